@@ -275,6 +275,18 @@ class ClassNames:
     optional: bool = False
 
 
+def add_classes(names: dict[int, str], texts: dict[str, str], found: ClassNames) -> None:
+    """Adds classes to names by id and display texts by name. Raises JobError if an id has another name."""
+    for number, name in found.names.items():
+        if names.setdefault(number, name) != name:
+            raise JobError(
+                f"class {number} is called {names[number]!r} and {name!r} in the input; "
+                "make them one, or convert the parts of it separately"
+            )
+    for name, text in found.texts.items():
+        texts[name] = min(text, texts.get(name, text))  # whatever the order
+
+
 class ImageRecord(msgspec.Struct, frozen=True, array_like=True):
     """A reference to one image, and its annotations: a few hundred bytes, whatever the image's size.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.records import Failure, ImageRecord, ImageRef, JobError
-from recordmill.transforms.sources.arrays.idx import IdxSource
+from recordmill.transforms.sources.arrays import IdxSource
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.storage.file_system import Status

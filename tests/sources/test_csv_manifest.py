@@ -18,9 +18,9 @@ from recordmill.transforms.examples.labels import LabelMap
 from recordmill.transforms.records import Annotations, ClassNames, Failure, ImageRecord, ImageRef, JobError
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import is_image_name
-from recordmill.transforms.sources.tables.csv_cells import MAX_COLUMNS, MAX_ROW
 from recordmill.transforms.sources.tables.manifest_sources import CsvSource
-from recordmill.transforms.sources.tables.manifests import MAX_LINE, PEEKED
+from recordmill.transforms.sources.tables.manifests import PEEKED
+from recordmill.transforms.sources.tables.text_rows import MAX_COLUMNS, MAX_LINE, MAX_ROW
 from recordmill.transforms.storage.local import version_of
 
 SOURCE = CsvSource()

@@ -126,6 +126,7 @@ def test_a_wrapped_dataset_is_read_as_what_it_is(tmp_path: Path, name: str, wrap
         ({f"a/b/train/n0144{at}/1.png": PICTURE for at in (1000, 2000)}, "imagenet", "", {"train"}),
         ({**below(YOLO, "x"), **below(OURS, "x/out"), **below(OURS, "out")}, "yolo", "x", {"train", "val"}),
         ({**SPLITS, **below(OURS, "earlier")}, "folder", "", {"train", "test"}),
+        ({**below(INPUTS["tar"].files([1]), "train"), ".DS_Store": b"x"}, "archive", "", {"train"}),
     ],
 )  # fmt: skip
 def test_where_it_is_read(
@@ -291,6 +292,8 @@ PHOTOS = each("{}.jpg", b"x")
         ({**PHOTOS, "l.txt": b"image,caption\n1.jpg,A cat\n"}, "'l.txt' holds a list", "make a CSV"),
         ({**each("images/{}.jpg", b"x"), **each("masks/{}.jpg", b"x")}, "'masks' holds masks",
          "--source masks"),
+        ({**each("images/{}.jpg", b"x"), **each("masks/{}.jpg", b"x"), **each("more/masks/x{}.jpg", b"x")},
+         "'masks' holds masks", "--source masks"),
         ({**each("a/{}.jpg", _jpeg()), **each("b/{}.png", _lossless("P"))}, "'b' holds masks",
          "--mask_pattern"),
         ({**each("{}.jpg", _jpeg()), **each("{}.png", _lossless("L"))}, "'./' holds masks",

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from recordmill.transforms.records import Failure, ImageRecord, JobError
-from recordmill.transforms.sources.arrays.idx import IdxSource
+from recordmill.transforms.sources.arrays import IdxSource
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.storage.local import version_of
 from recordmill.transforms.storage.reader import ImageReader

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from recordmill.transforms.records import Failure, ImageRecord
-from recordmill.transforms.sources.arrays.numpy_arrays import NumpySource
+from recordmill.transforms.sources.arrays import NumpySource
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.source import Item
 from recordmill.transforms.storage.reader import ImageReader

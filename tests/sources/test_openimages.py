@@ -10,7 +10,7 @@ import pytest
 from recordmill.transforms.records import AnnotatedObject, Box, ClassNames, Failure, ImageRecord, ImageRef
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.entries_by_image import EntriesByImage
-from recordmill.transforms.sources.openimages.source import OpenImagesSource
+from recordmill.transforms.sources.openimages import OpenImagesSource
 from recordmill.transforms.sources.source import Item
 from tests.buckets.server import BucketServer
 from tests.sources.sniffing import sniff

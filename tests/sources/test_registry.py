@@ -119,7 +119,7 @@ def test_source_of() -> None:
     assert source_of(SourceConfig("csv", "x")) is SOURCES["csv"]
     with pytest.raises(ValueError, match="kind is 'zip'; it may be idx, .*, folder$"):
         source_of(SourceConfig("zip", "x"))
-    with pytest.raises(ValueError, match=r"kind is 'auto'; it may be .*; detect\(\) tells which one fits"):
+    with pytest.raises(ValueError, match=r"kind is 'auto'; it may be .*; detect\(\) finds the one that fits"):
         source_of(SourceConfig("auto", "x"))
 
 

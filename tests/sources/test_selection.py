@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.transforms.records import BadInput, Failure, ImageRecord
+from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRecord
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.selection import LabelPattern, Selection, glob_regex
-from recordmill.transforms.sources.source import limited
+from recordmill.transforms.sources.selection import Selection, glob_regex
+from recordmill.transforms.sources.source import Items, Source
 
 
 @pytest.mark.parametrize(
@@ -76,13 +76,15 @@ def test_a_glob_without_meaning_is_named() -> None:
     ],
 )
 def test_label_pattern(pattern: str, key: str, label: str) -> None:
-    assert LabelPattern(pattern).label(key) == label
+    selection = Selection(SourceConfig("folder", ".", label_pattern=pattern))
+    assert selection.labels(key, ("found",)) == (label,)
 
 
 @pytest.mark.parametrize(("pattern", "key"), [("(x)", "a"), ("(x*)a", "a"), ("(x)|a", "a")])
 def test_label_pattern_without_a_label(pattern: str, key: str) -> None:
+    selection = Selection(SourceConfig("folder", ".", label_pattern=pattern))
     with pytest.raises(BadInput) as caught:
-        LabelPattern(pattern).label(key)
+        selection.labels(key, ())
     failure = caught.value.failure()
     assert failure == Failure(key, "list", "label pattern does not match", f"--label_pattern {pattern!r}")
 
@@ -92,20 +94,23 @@ def test_label_pattern_without_a_label(pattern: str, key: str) -> None:
 )
 def test_bad_label_pattern(pattern: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        LabelPattern(pattern)
+        Selection(SourceConfig("folder", ".", label_pattern=pattern))
 
 
-def test_limited_counts_records_and_reads_no_further() -> None:
+def test_the_limit_counts_records_and_reads_no_further() -> None:
     items = iter([Failure("f", "list", "r"), ImageRecord("a", None), Failure("g", "list", "r")])
     rest = [ImageRecord("b", None), ImageRecord("c", None)]
 
-    def source() -> object:
-        yield from items
-        yield from rest
-        pytest.fail("read on")
+    class Listed(Source):
+        def items(self, config: SourceConfig, scratch: str) -> Items:
+            yield from items
+            yield from rest
+            assert config.limit is None, "read on"
 
-    assert [item.key for item in limited(source(), 2)] == ["f", "a", "g", "b"]  # type: ignore[arg-type]
-    assert [item.key for item in limited((item for item in rest), None)] == ["b", "c"]
+    read = Listed().read(SourceConfig("folder", ".", limit=2), "")
+    assert [item.key for item in read if not isinstance(item, ClassNames)] == ["f", "a", "g", "b"]
+    read = Listed().read(SourceConfig("folder", "."), "")
+    assert [item.key for item in read if not isinstance(item, ClassNames)] == ["b", "c"]
 
 
 @pytest.mark.parametrize("limit", [0, -1])

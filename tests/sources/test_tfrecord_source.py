@@ -27,8 +27,7 @@ from recordmill.transforms.records import (
 )
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.source import Item
-from recordmill.transforms.sources.tfrecord.files import is_tfrecord_name, split_of
-from recordmill.transforms.sources.tfrecord.labels import read_label_map
+from recordmill.transforms.sources.tfrecord.files import is_tfrecord_name, read_label_map, split_of
 from recordmill.transforms.sources.tfrecord.source import TfrecordSource
 from recordmill.transforms.storage.reader import ImageReader
 from tests.buckets.server import BucketServer

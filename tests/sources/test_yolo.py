@@ -21,8 +21,7 @@ from recordmill.transforms.records import (
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.source import Item
 from recordmill.transforms.sources.yolo.dataset import read_yaml
-from recordmill.transforms.sources.yolo.lines import LineFormat
-from recordmill.transforms.sources.yolo.source import YoloSource
+from recordmill.transforms.sources.yolo.source import LineFormat, YoloSource
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place
 from tests.sources.sniffing import sniff
@@ -351,7 +350,7 @@ def test_bad_lines(line: str, reason: str) -> None:
         ("train: images/train\nnames: {x: cat}\n", "has the id 'x'"),
         ("train: images/train\nnames: cat\n", "neither a list nor a mapping"),
         ("names: [cat, [dog]]\n", "the name of class 1 is not text"),
-        ("names: {2147483647: cat}\n", "has the id 2147483647; the largest is 2147483646"),
+        ("names: {2147483647: cat}\n", "has the id '2147483647', not a number from 0 to 2147483646"),
         (f"{NAMES}kpt_shape: [17, 4]\n", "2 or 3 numbers"),
         ("names: [cat\n", "is not YAML"),
         ("names: !!python/object/apply:os.system ['true']\n", "neither|not text|is not YAML"),

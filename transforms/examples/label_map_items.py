@@ -49,17 +49,15 @@ class MapItem(NamedTuple):
 
 
 def read_map_items(text: str) -> list[MapItem]:
-    """The items of a label_map.pbtxt, in their order.
+    """The items of a label_map.pbtxt that names each class once, in their order.
 
     Raises:
         ValueError: names the line, from 1, and its error.
     """
-    parser = _Parser(_tokens(text.removeprefix("\ufeff")))
     found: list[MapItem] = []
     by_id: dict[int, int] = {}
     by_name: dict[str, int] = {}
-    for line, fields in parser.items():
-        item = _class(line, fields)
+    for line, item in map_items(text):
         if item.number in by_id:
             raise ValueError(f"line {line}: id {item.number} is also the item's in line {by_id[item.number]}")
         if item.name in by_name:
@@ -68,6 +66,13 @@ def read_map_items(text: str) -> list[MapItem]:
             )
         by_id[item.number] = by_name[item.name] = line
         found.append(item)
+    return found
+
+
+def map_items(text: str) -> list[tuple[int, MapItem]]:
+    """The line of each item of a label_map.pbtxt, and the item. Raises ValueError as `read_map_items`."""
+    parser = _Parser(_tokens(text.removeprefix("\ufeff")))
+    found = [(line, _class(line, fields)) for line, fields in parser.items()]
     if not found:
         raise ValueError("line 1: there is no item; each class needs item { id: 1 name: 'its name' }")
     return found

@@ -7,8 +7,7 @@ from typing import NamedTuple
 from recordmill.transforms.reading.dataset import Dataset
 from recordmill.transforms.records import ClassNames, JobError
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.tfrecord.files import inputs
-from recordmill.transforms.sources.tfrecord.labels import defined_classes, read_manifests
+from recordmill.transforms.sources.tfrecord.files import defined_classes, inputs, read_manifests
 
 
 class NamesFound(NamedTuple):

@@ -12,8 +12,7 @@ from recordmill.transforms.examples.schema import FeatureSpec
 from recordmill.transforms.framing import HashedFile
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry, find_dataset, followed
 from recordmill.transforms.reading.verify_tally import Fault, Tally
-from recordmill.transforms.sources.tfrecord.files import is_tfrecord_name, split_of
-from recordmill.transforms.sources.tfrecord.labels import is_metadata_name
+from recordmill.transforms.sources.tfrecord.files import is_metadata_name, is_tfrecord_name, split_of
 from recordmill.transforms.storage.files import (
     is_file,
     is_folder,

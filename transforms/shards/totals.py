@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from recordmill.transforms.examples.columns import ColumnTypes
-from recordmill.transforms.records import Annotations, ClassNames, ImageRecord, JobError
+from recordmill.transforms.records import Annotations, ClassNames, ImageRecord, add_classes
 from recordmill.transforms.shards.fingerprint import digest_of, has_details, listed_content
 from recordmill.transforms.shards.hashing import DEFAULT_SPLIT, key_digest
 from recordmill.transforms.shards.references import pack_record, unpack_record
@@ -116,15 +116,7 @@ class Classes:
         Raises:
             JobError: an id has another name already.
         """
-        mine = self.optional if found.optional else self.names
-        for number, name in found.names.items():
-            if mine.setdefault(number, name) != name:
-                raise JobError(
-                    f"class {number} is {mine[number]!r} in one part of the input and {name!r} in another; "
-                    "make them one, or convert the parts apart"
-                )
-        for name, text in found.texts.items():
-            self.texts[name] = min(text, self.texts.get(name, text))  # whatever the order
+        add_classes(self.optional if found.optional else self.names, self.texts, found)
 
     def merge(self, other: Classes) -> None:
         """Adds the classes of another part of the list."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import abc
 import contextlib
 import dataclasses
+import functools
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,13 +28,14 @@ from recordmill.transforms.sources.names import (
     skipped,
     stem_of,
 )
+from recordmill.transforms.sources.outline import left_out
+from recordmill.transforms.sources.pairs import ORPHAN
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.confinement import OUTSIDE, Confinement
 from recordmill.transforms.storage.file_system import scheme_of
 from recordmill.transforms.storage.paths import real_path
 
-NO_IMAGE = "annotation without its image"
 NO_ANNOTATIONS_FILE = "neither image nor annotations by name"
 IMAGE_FOLDERS = ("JPEGImages", "images", "Images", "image", "imgs", "PNGImages")
 _DRIVE = re.compile(r"[A-Za-z]:/")
@@ -47,44 +48,47 @@ _T = TypeVar("_T")
 class FileAnnotations:
     """The content of an annotation file."""
 
-    filename: str  # path of the image; filename and folder may be empty
-    folder: str
-    size: tuple[int, int] | None  # height, width
-    objects: tuple[AnnotatedObject, ...]
+    filename: str = ""  # path of the image
+    folder: str = ""
+    size: tuple[int, int] | None = None  # height, width
+    objects: tuple[AnnotatedObject, ...] = ()
     labels: tuple[str, ...] = ()
     image_data: str | None = None  # the image itself in base64
     left: tuple[tuple[int, str, str], ...] = ()  # number, reason and detail of shapes that are left out
 
+    @property
+    def image_folder(self) -> str:
+        """The folder of the image, as in a key: empty, or ending in `/`."""
+        folder = self.folder.replace("\\", "/").strip("/")
+        return f"{folder}/" if folder and ".." not in folder.split("/") else ""
 
-class AnnotatedTree(abc.ABC):
+
+def check_has(config: SourceConfig, is_wanted: Callable[[str], bool], wanted: str) -> None:
+    """Raises ValueError unless the key of any file `is_wanted`."""
+    files = Tree(config.input, config.image_roots, config.skip_dirs).files()
+    if not any(isinstance(file, TreeFile) and is_wanted(file.key) for file in files):
+        raise ValueError(f"--input is {config.input!r}: there is no {wanted}{left_out(config)}")
+
+
+class AnnotatedTree:
     """The files of an input with an annotation file for each image. Subclasses sort them in `add`."""
 
     def __init__(self, config: SourceConfig) -> None:
         self.selection = Selection(config)
         self.unread: list[Failure] = []  # neither image nor annotations, or not readable
         self.class_files: dict[str, TreeFile] = {}  # lists of classes
-        self._tree = Tree(config.input, config.image_roots, config.skip_dirs)
+        self._files = Tree.of(config).files()
         self._root = real_path(config.input)
         self._image_roots = tuple(map(real_path, config.image_roots))
         self._confinement = Confinement((self._root, *self._image_roots))
-        self._images: dict[
-            str, tuple[str, int, int]
-        ] = {}  # path unless it follows from the key, size, version
+        # path unless it follows from the key, size, version
+        self._images: dict[str, tuple[str, int, int]] = {}
         self._by_stem: dict[str, str] = {}
-        self._by_name: dict[str, str | None] | None = None
         self._claims: dict[str, str] = {}
-
-    @abc.abstractmethod
-    def is_annotation(self, key: str) -> bool:
-        """Whether a file has annotations, by its name and folders."""
-
-    def holds_annotations(self) -> bool:
-        """Whether there is any annotation file."""
-        return any(isinstance(one, TreeFile) and self.is_annotation(one.key) for one in self._tree.files())
 
     def walk(self) -> None:
         """Sorts all files."""
-        for file in self._tree.files():
+        for file in self._files:
             if isinstance(file, Failure):
                 self.unread.append(file)
             elif (reason := self.add(file)) is not None:
@@ -121,35 +125,31 @@ class AnnotatedTree(abc.ABC):
             if found := self._led_to(named, folders):
                 return found
             named = named.rpartition("/")[2]
-        if found := self._below(named, folders, stem):
+        keys = [folder + named for folder in folders] if named else []
+        stems = (stem_of(named), stem) if named else (stem,)
+        keys += [self._by_stem.get(folder + one, "") for one in stems for folder in folders]
+        for key in keys:
+            if found := self._image(key):
+                return found
+        if named and (found := self._image(self._by_name.get(named.rpartition("/")[2], ""))):
             return found
-        names = (named, *(f"{stem}.{extension}" for extension in _USUAL_EXTENSIONS))
-        for name in filter(None, names if self._image_roots else ()):
+        for name in filter(None, (named, *(f"{stem}.{extension}" for extension in _USUAL_EXTENSIONS))):
             try:
                 if found := self._located(name, self._image_roots):
                     return found
             except BadInput as fault:
                 if fault.reason == OUTSIDE:
                     raise
-        raise BadInput("annotations", NO_IMAGE, f"{named or stem}; where it lies, --image_root may tell")
+        raise BadInput("annotations", ORPHAN, f"{named or stem}; where it lies, --image_root may tell")
 
-    def _below(self, named: str, folders: Sequence[str], stem: str) -> TreeFile | None:
-        stems = [stem_of(named), stem] if named else [stem]
-        keys: list[str | None] = [folder + named for folder in folders] if named else []
-        keys += [self._by_stem.get(folder + one) for one in stems for folder in folders]
-        found = next((key for key in keys if key in self._images), None)
-        if found is None and named:
-            found = self._only(named.rpartition("/")[2])
-        return None if found is None else self._image(found)
-
-    def _only(self, name: str) -> str | None:
-        """The key of the only image with a file name."""
-        if self._by_name is None:
-            self._by_name = {}
-            for key in self._images:
-                last = key.rpartition("/")[2]
-                self._by_name[last] = None if last in self._by_name else key
-        return self._by_name.get(name)
+    @functools.cached_property
+    def _by_name(self) -> dict[str, str]:
+        """The keys of images by file name; empty where several have it."""
+        found: dict[str, str] = {}
+        for key in self._images:
+            name = key.rpartition("/")[2]
+            found[name] = "" if name in found else key
+        return found
 
     def _led_to(self, named: str, folders: Sequence[str]) -> TreeFile | None:
         """The image at a path that may lead out of the input."""
@@ -162,16 +162,12 @@ class AnnotatedTree(abc.ABC):
 
     def _located(self, named: str, bases: Sequence[str]) -> TreeFile | None:
         try:
-            found = self._confinement.find(named, bases)
+            path, key, size, version = self._confinement.find(named, bases)
         except BadInput as fault:
             if fault.reason == "not found":
                 return None
             raise BadInput("annotations", fault.reason, fault.detail) from fault
-        if not is_image_name(found.key):
-            return None
-        is_below = found.path == f"{self._root}/{found.key}"
-        known = self._image(found.key) if is_below else None
-        return known or TreeFile(found.key, found.path, found.size, found.version)
+        return TreeFile(key, path, size, version) if is_image_name(key) else None
 
     def _image(self, key: str) -> TreeFile | None:
         if key not in self._images:

@@ -1,33 +1,40 @@
-"""The classes of annotations and masks: files of names, tables of colours, and VOC's own."""
+"""The classes of annotations and masks: files of names, tables of colours, VOC's own, and what masks show."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from recordmill.transforms.records import IGNORE, ClassNames, JobError
+from recordmill.transforms.records import IGNORE, BadInput, ClassNames, JobError
 from recordmill.transforms.sources.names import clipped
 from recordmill.transforms.sources.small_files import small_text
+from recordmill.transforms.sources.tables.text_rows import read_cells
 from recordmill.transforms.sources.tree import TreeFile
+from recordmill.transforms.storage.files import is_file, open_file
 
-_NAMES = """
-    aeroplane bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike person
-    pottedplant sheep sofa train tvmonitor
-"""
-VOC_NAMES = tuple(_NAMES.split())
-"""The 20 classes of VOC, whose ids begin with 1."""
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 Colors = tuple[tuple[int, int], ...]
 """The ids of the colours in masks: (0xRRGGBB, id)."""
 
-LABEL_MAP = "labelmap.txt"
-"""CVAT's and Datumaro's table: `name:r,g,b:parts:actions` a line."""
-
-BACKGROUND = "background"
+NAME_FILES = ("classes.txt", "class_names.txt", "names.txt", "labels.txt")
+COLOR_FILES = ("label_colors.txt", "class_dict.csv", "labelmap.txt")
 UNLABELLED = "__ignore__"
 """LabelMe's name of -1, which is 255 in an image."""
 
+_VOC_NAMES = """
+    background aeroplane bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike person
+    pottedplant sheep sofa train tvmonitor
+"""
+_LABEL_MAP = "labelmap.txt"  # CVAT's and Datumaro's table: `name:r,g,b:parts:actions` a line
+_BACKGROUND = "background"
 _VOID = 0xE0E0C0  # the colour of the borders of VOC's objects
+_ID_MODES = frozenset(("1", "L", "P", "I", "I;16"))
+_MOST_CLASSES = 64  # of a mask; a grey photograph has more values
+
+_T = TypeVar("_T")
 
 
 class ClassTable(NamedTuple):
@@ -39,7 +46,9 @@ class ClassTable(NamedTuple):
 
 def voc_classes(has_masks: bool) -> ClassTable:
     """VOC's own classes; with the background where there are masks."""
-    names = dict(enumerate([BACKGROUND, *VOC_NAMES] if has_masks else VOC_NAMES, 0 if has_masks else 1))
+    names = dict(enumerate(_VOC_NAMES.split()))
+    if not has_masks:
+        del names[0]
     return ClassTable(ClassNames(names, optional=True), voc_colors())
 
 
@@ -56,7 +65,7 @@ def _voc_color(number: int) -> int:
     return color
 
 
-def color_of(cells: Sequence[str]) -> int | None:
+def _color_of(cells: Sequence[str]) -> int | None:
     """0xRRGGBB of three decimal numbers, or None where the cells are something else."""
     values = [cell.strip() for cell in cells]
     if len(values) != 3 or not all(len(one) < 4 and one.isdecimal() and int(one) < 256 for one in values):
@@ -78,23 +87,6 @@ def read_names(path: str, name: str) -> list[str]:
     return lines
 
 
-def read_class_table(path: str, name: str) -> ClassTable:
-    """Reads a labelmap.txt, or a file of one name a line.
-
-    Raises:
-        ValueError: it is not what it should be.
-        OSError: it cannot be read.
-    """
-    lines = [line.strip() for line in small_text(path, name).splitlines()]
-    lines = [line for line in lines if line and not line.startswith("#")]
-    is_map = name.rpartition("/")[2].lower() == LABEL_MAP
-    table = _label_map(lines, name) if is_map else ClassTable(_listed_names(lines), voc_colors())
-    names = table.names.names
-    if not names or len(set(names.values())) < len(names):
-        raise ValueError(f"{name!r} {'names a class twice' if names else 'names no class'}")
-    return table
-
-
 def same_classes(files: Sequence[TreeFile]) -> ClassTable | None:
     """The classes in files of several folders, which have to be the same; None without a file.
 
@@ -103,7 +95,7 @@ def same_classes(files: Sequence[TreeFile]) -> ClassTable | None:
         OSError: one cannot be read.
     """
     try:
-        tables = [read_class_table(file.path, file.key) for file in files]
+        tables = [_read_class_table(file) for file in files]
     except ValueError as error:
         raise JobError(str(error)) from error
     for file, table in zip(files, tables, strict=True):
@@ -114,18 +106,30 @@ def same_classes(files: Sequence[TreeFile]) -> ClassTable | None:
     return tables[0] if tables else None
 
 
+def _read_class_table(file: TreeFile) -> ClassTable:
+    """A labelmap.txt, or a file of one name a line."""
+    lines = [line.strip() for line in small_text(file.path, file.key).splitlines()]
+    lines = [line for line in lines if line and not line.startswith("#")]
+    is_map = file.key.rpartition("/")[2].lower() == _LABEL_MAP
+    table = _label_map(lines, file.key) if is_map else ClassTable(_listed_names(lines), voc_colors())
+    names = table.names.names
+    if not names or len(set(names.values())) < len(names):
+        raise ValueError(f"{file.key!r} {'names a class twice' if names else 'names no class'}")
+    return table
+
+
 def _listed_names(lines: list[str]) -> ClassNames:
     """LabelMe's numbers: `_background_` is 0; without it ids begin with 1."""
     names = [name for name in lines if name != UNLABELLED]
-    return ClassNames(dict(enumerate(names, 0 if names and names[0] in ("_background_", BACKGROUND) else 1)))
+    return ClassNames(dict(enumerate(names, 0 if names and names[0] in ("_background_", _BACKGROUND) else 1)))
 
 
 def _label_map(lines: list[str], file: str) -> ClassTable:
     rows = [line.split(":") for line in lines]
-    first = 0 if rows and rows[0][0].strip().lower() == BACKGROUND else 1
+    first = 0 if rows and rows[0][0].strip().lower() == _BACKGROUND else 1
     colors: dict[int, int] = {}
     for number, (_, *rest) in enumerate(rows, first):
-        color = color_of(rest[0].split(",")) if rest and rest[0].strip() else _voc_color(number)
+        color = _color_of(rest[0].split(",")) if rest and rest[0].strip() else _voc_color(number)
         if color is None:
             shown = clipped(rest[0])
             raise ValueError(f"{file!r} has the colour {shown!r}; colours are r,g,b of 0 to 255 each")
@@ -133,3 +137,128 @@ def _label_map(lines: list[str], file: str) -> ClassTable:
     colors.setdefault(0, 0)
     names = {number: name.strip() for number, (name, *_) in enumerate(rows, first)}
     return ClassTable(ClassNames(names), tuple(colors.items()))
+
+
+class MaskClasses(NamedTuple):
+    """The classes of a dataset of masks."""
+
+    names: dict[int, str]  # by id; empty where no file names them
+    colors: Colors = ()  # empty where masks have ids
+    file: str = ""  # that describes them, if any
+
+
+def mask_classes(root: str, leads_to: Callable[[str], str], masks: Sequence[str]) -> MaskClasses:
+    """Reads the first of `NAME_FILES` and `COLOR_FILES` in a folder; masks in colours need one of the latter.
+
+    Args:
+        root: the folder.
+        leads_to: as `Confinement.leads_to`.
+        masks: paths of the first masks, which show whether all are in colours, ids, or black and white.
+
+    Raises:
+        ValueError: a file is damaged; or there is none and one is needed.
+    """
+    in_colors = _look(masks[0], lambda image: image.mode not in _ID_MODES)
+    names: dict[int, str] = {}
+    colors: Colors = ()
+    files = COLOR_FILES if in_colors else (*NAME_FILES, *COLOR_FILES)
+    file = next((name for name in files if is_file(f"{root}/{name}")), "")
+    path = f"{root}/{file}"
+    if file in COLOR_FILES:
+        names, colors = _color_table(path, leads_to(path))
+    elif file:
+        found = read_names(leads_to(path), path)
+        names = dict(enumerate(found[found[:1] == [UNLABELLED] :]))
+    elif in_colors:
+        raise ValueError(
+            f"the masks are in colours, and no table in {root!r} says what these are; "
+            f"it may be {', '.join(COLOR_FILES)}"
+        )
+    if not in_colors:
+        colors = ()
+        if _are_black_and_white(masks):  # white would otherwise be the id 255, which trainers ignore
+            names = names if len(names) == 2 else {0: "background", 1: "foreground"}
+            colors = ((0x000000, 0), (0xFFFFFF, 1))
+    return MaskClasses(names, colors, file)
+
+
+def _are_black_and_white(masks: Iterable[str]) -> bool:
+    """Whether the values of masks, together, are 0 and 255 and no other."""
+    seen: set[int] = set()
+    for path in masks:
+        counts = _look(path, lambda image: image.histogram() if image.mode == "L" else [])
+        if counts == []:
+            return False
+        seen.update(value for value, count in enumerate(counts or ()) if count)
+    return seen == {0, 255}
+
+
+def is_mask_of(mask: str, image: str) -> bool:
+    """Whether a file looks like the mask of an image: grey or palette, few values, and of equal size.
+
+    The image must be in colour.
+    """
+    with contextlib.suppress(OSError):
+        size = _look(mask, lambda it: it.mode in _ID_MODES and it.getcolors(_MOST_CLASSES) and it.size)
+        return bool(size) and size == _look(image, lambda it: it.mode not in _ID_MODES and it.size)
+    return False
+
+
+def _look(path: str, see: Callable[[Image], _T]) -> _T | None:
+    """What `see` finds in an image; None where it cannot be decoded, which reading its record reports."""
+    from PIL import Image
+
+    with open_file(path) as stream:
+        try:
+            with Image.open(stream) as image:
+                return see(image)
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+            return None
+
+
+def _color_table(name: str, path: str) -> tuple[dict[int, str], Colors]:
+    """Names by id, in the order of the lines, and ids by colour; colours of one name have one id."""
+    ids: dict[str, int] = {}
+    named: dict[int, str] = {}
+    for label, color in _rows(name, small_text(path, name).splitlines()):
+        ids.setdefault(label, len(ids))
+        if named.setdefault(color, label) != label:
+            raise ValueError(
+                f"{name!r} has the colour {color >> 16} {color >> 8 & 255} {color & 255} twice, "
+                f"for {clipped(named[color])!r} and {clipped(label)!r}; "
+                "give each class a colour, or both one name"
+            )
+    if not named:
+        raise ValueError(f"{name!r} has no colours")
+    return {number: label for label, number in ids.items()}, tuple((one, ids[named[one]]) for one in named)
+
+
+def _rows(file: str, lines: list[str]) -> Iterator[tuple[str, int]]:
+    """The name and the colour in each line of a table."""
+    is_csv = file.endswith(".csv")
+    cells_of = _label_map_cells if file.endswith(_LABEL_MAP) else _color_cells
+    rows: Iterable[tuple[int, list[str] | BadInput]]
+    rows = read_cells(lines) if is_csv else enumerate(map(cells_of, lines), 1)
+    for number, cells in rows:
+        if isinstance(cells, BadInput):
+            raise ValueError(f"{file!r}, line {number} is not CSV: {cells.detail}")
+        if not "".join(cells).strip() or cells[0].startswith("#"):
+            continue
+        if number == 1 and is_csv and not cells[-1].strip().isdecimal():
+            continue  # the names of its columns
+        name, color = cells[0].strip(), _color_of(cells[1:4])
+        if not name or color is None:
+            raise ValueError(f"{file!r}, line {number} is not a name with three numbers from 0 to 255")
+        yield name, color
+
+
+def _label_map_cells(line: str) -> list[str]:
+    """Of CVAT's and Datumaro's `name:r,g,b:parts:actions`."""
+    name, _, rest = line.partition(":")
+    return [name, *rest.partition(":")[0].split(",")] if line.strip() else []
+
+
+def _color_cells(line: str) -> list[str]:
+    """Of CamVid's `r g b name`."""
+    cells = line.split(maxsplit=3)
+    return [cells[3], *cells[:3]] if len(cells) == 4 else [line] if cells else []

@@ -1,4 +1,4 @@
-"""What a call says of its input, and whether that can be read."""
+"""The settings of an input, and the checks of its paths."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import difflib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from recordmill.transforms.flag_values import PAIRS, names, pairs
@@ -105,20 +105,15 @@ class SourceConfig:
     @naming_parameters()
     def __post_init__(self) -> None:
         object.__setattr__(self, "input", _expanded("input", self.input))
-        object.__setattr__(self, "annotations", _each_expanded("annotations", self.annotations))
-        object.__setattr__(self, "image_roots", _each_expanded("image_root", self.image_roots))
+        for field, name in (("annotations", "annotations"), ("image_roots", "image_root")):
+            object.__setattr__(self, field, tuple(_expanded(name, path) for path in getattr(self, field)))
         check_values(self)
         if self.label_column is not None and self.label_pattern is not None:
-            raise ValueError(
-                f"--label_column is {self.label_column!r} and --label_pattern {self.label_pattern!r}, "
-                "which both tell the label; give one of them"
-            )
+            given = f"--label_column is {self.label_column!r} and --label_pattern {self.label_pattern!r}"
+            raise ValueError(f"{given}, which both determine the label; give one of them")
 
     def as_json(self) -> dict[str, object]:
-        """The settings as manifest.json has them: those that were given.
-
-        Paths are absolute, but for annotations that lie in `input` and are told from there: they go with it.
-        """
+        """The settings given, for manifest.json; paths are absolute, but for annotations in `input`."""
         fields = dataclasses.asdict(self)
         del fields["skip_dirs"]
         fields["input"] = absolute(self.input)
@@ -133,16 +128,12 @@ class SourceConfig:
         """The inverse of `as_json`.
 
         Raises:
-            ValueError: fields that this version does not know, or a value that may not be.
+            ValueError: unknown fields, or a value that is not allowed.
         """
         unknown = sorted(fields.keys() - {field.name for field in dataclasses.fields(cls)})
         if unknown:
             raise ValueError(f"the source has {unknown[0]!r}, which this version does not know")
         return cls(**{name: _with_tuples(value) for name, value in fields.items()})
-
-
-def _each_expanded(flag: str, paths: Iterable[str]) -> tuple[str, ...]:
-    return tuple(_expanded(flag, path) for path in paths)
 
 
 def _expanded(flag: str, path: str) -> str:
@@ -163,8 +154,7 @@ def check_input_exists(config: SourceConfig) -> None:
         check_path("--input", config.input)
         system = file_system(config.input)
         if not system.is_there(config.input):
-            _refuse_pattern(config.input)
-            raise ValueError(f"--input is {config.input!r}: there is no such {system.missing(config.input)}")
+            raise ValueError(f"--input is {config.input!r}{_why_missing(config.input)}")
         system.check_readable(config.input)
     for root in config.image_roots:
         with readable("--image_root", root):
@@ -173,16 +163,14 @@ def check_input_exists(config: SourceConfig) -> None:
                 raise ValueError(f"--image_root is {root!r}: there is no such folder")
 
 
-def _refuse_pattern(path: str) -> None:
-    """Raises ValueError if a path that does not exist is a pattern."""
+def _why_missing(path: str) -> str:
     parts = path.split("/")
     first = next((at for at, part in enumerate(parts) if any(mark in part for mark in "*?[")), None)
-    if first is not None:
-        folder, pattern = "/".join(parts[:first]) or ("/" if first else "."), "/".join(parts[first:])
-        raise ValueError(
-            f"--input is {path!r}, a pattern, but --input takes a folder; give "
-            f"{flag_with('--input', folder)} {flag_with('--include', pattern)}"
-        )
+    if first is None:
+        return f": there is no such {file_system(path).missing(path)}"
+    folder, pattern = "/".join(parts[:first]) or ("/" if first else "."), "/".join(parts[first:])
+    flags = f"{flag_with('--input', folder)} {flag_with('--include', pattern)}"
+    return f", a pattern, but --input takes a folder; give {flags}"
 
 
 def check_path(flag: str, path: str) -> None:
@@ -200,38 +188,21 @@ def check_path(flag: str, path: str) -> None:
 
 @contextlib.contextmanager
 def readable(flag: str, path: str) -> Iterator[None]:
-    """Makes a ValueError that names `flag` and `path` of what the file system has against reading it."""
+    """Raises ValueError, naming `flag` and `path`, for an error of the file system in reading them."""
     try:
         yield
     except JobError as error:
         raise ValueError(f"{flag} is {path!r}: {error}") from error
     except OSError as error:
-        if error.filename == path:
-            raise ValueError(f"{flag} is {path!r}: {_reason(error)}") from error
-        raise ValueError(f"{flag} is {path!r}: {os_error_text(error)}") from error
+        raise ValueError(f"{flag} is {path!r}: {os_error_text(error, path)}") from error
 
 
-def os_error_text(error: OSError) -> str:
-    """What the file system said, and of which file, for messages."""
-    if error.filename is None:
-        return _reason(error)
-    if _reason(error).startswith("it "):  # of `open_regular` and `leads_to`
-        return f"{printable(os.fsdecode(error.filename))!r}: {error.strerror}"
-    return f"{_reason(error)}, reading {printable(os.fsdecode(error.filename))!r}"
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
-
-
-def check_unused(config: SourceConfig, source: str, *flags: str) -> None:
-    """Raises ValueError where one of `flags`, which `source` has no use for, is set."""
-    for name in flags:
-        field = "image_roots" if name == "image_root" else name
-        if value := getattr(config, field):
-            shown = ", ".join(map(_shown, value)) if isinstance(value, tuple) else value
-            raise ValueError(f"--{name} is {shown!r}, and --source {source} does not use it")
-
-
-def _shown(value: str | tuple[str, str]) -> str:
-    return value if isinstance(value, str) else "=".join(value)
+def os_error_text(error: OSError, named: str | None = None) -> str:
+    """The reason of the file system, and the file unless the message has `named` it already."""
+    reason = (error.strerror or str(error)).lower()
+    if error.filename in (None, named):
+        return reason
+    file = printable(os.fsdecode(error.filename))
+    if reason.startswith("it "):  # of `open_regular` and `leads_to`
+        return f"{file!r}: {error.strerror}"
+    return f"{reason}, reading {file!r}"

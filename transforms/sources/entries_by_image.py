@@ -27,7 +27,6 @@ class EntriesByImage:
             self._file = tempfile.TemporaryFile(dir=self._folder, buffering=_BUFFER)  # noqa: SIM115
         self._last = array("q")
         self._size = 0
-        self._is_flushed = True
 
     def close(self) -> None:
         """Removes the file."""
@@ -44,34 +43,19 @@ class EntriesByImage:
             raise fault(error, self._folder) from error
         last[number] = self._size
         self._size += _HEAD.size + len(data)
-        self._is_flushed = False
 
     def has(self, number: int) -> bool:
         """Whether an image has entries."""
         return number < len(self._last) and self._last[number] >= 0
 
-    def offsets(self, number: int) -> list[int]:
-        """Where the entries of an image are, in the order in which they were added."""
-        if not self._is_flushed:
-            with naming_faults(self._folder):
-                self._file.flush()
-            self._is_flushed = True
-        found = []
-        offset = self._last[number] if self.has(number) else -1
-        while offset >= 0:
-            found.append(offset)
-            offset, _ = self._head(offset)
-        return found[::-1]
-
-    def at(self, offset: int) -> bytes:
-        """The entry at an offset."""
-        _, length = self._head(offset)
-        return os.pread(self._file.fileno(), length, offset + _HEAD.size)
-
     def of(self, number: int) -> Iterator[bytes]:
         """The entries of an image, in the order in which they were added."""
-        return map(self.at, self.offsets(number))
-
-    def _head(self, offset: int) -> tuple[int, int]:
-        previous, length = _HEAD.unpack(os.pread(self._file.fileno(), _HEAD.size, offset))
-        return previous, length
+        with naming_faults(self._folder):
+            self._file.flush()
+        file, found = self._file.fileno(), []
+        offset = self._last[number] if self.has(number) else -1
+        while offset >= 0:
+            start = offset + _HEAD.size
+            offset, length = _HEAD.unpack(os.pread(file, _HEAD.size, offset))
+            found.append((length, start))
+        return (os.pread(file, length, start) for length, start in reversed(found))

@@ -9,26 +9,15 @@ from __future__ import annotations
 import collections
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from recordmill.transforms.records import Annotations, BadInput, Failure, ImageRecord, ImageRef
-from recordmill.transforms.sources.config import SourceConfig, readable
-from recordmill.transforms.sources.names import (
-    HIDDEN,
-    NOT_AN_IMAGE,
-    failed,
-    is_image_name,
-    next_in_split_name,
-    split_named,
-)
+from recordmill.transforms.sources import names
+from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.names import NOT_AN_IMAGE, is_image_name, split_named
 from recordmill.transforms.sources.outline import links_outside
-from recordmill.transforms.sources.selection import (
-    EXCLUDED,
-    NO_LABEL,
-    Selection,
-    why_nothing,
-)
+from recordmill.transforms.sources.selection import EXCLUDED, NO_LABEL, Selection
 from recordmill.transforms.sources.source import Description, Items, Source
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.file_system import Entry, file_system
@@ -42,18 +31,10 @@ _SEARCHED = 10  # folders next to splits that are searched for an image; where t
 
 
 class FolderPart(NamedTuple):
-    """Some of the files below a folder.
-
-    Attributes:
-        keys: of them.
-        has_splits: whether the first-level folders of the input are splits; None where it has to be found.
-    """
+    """Some of the files below a folder."""
 
     keys: KeyRange = EVERYTHING
-    has_splits: bool | None = None
-
-
-_ALL = FolderPart()
+    has_splits: bool | None = None  # the first-level folders of the input are splits; None to find out
 
 
 class FolderSource(Source):
@@ -74,119 +55,109 @@ class FolderSource(Source):
             raise ValueError(f"--input is {config.input!r}, a file that is not an image by its name")
         reasons: collections.Counter[str] = collections.Counter()
         examples: dict[str, str] = {}
-        for item in _Listing(config).items(_ALL):
+        for item in self.items(config, ""):
             if isinstance(item, ImageRecord):
                 return
+            assert isinstance(item, Failure)
             reasons[item.reason] += 1
             examples.setdefault(item.reason, item.key)
             if file_system(config.input).has_latency and reasons.total() >= _SNIFFED_REMOTE:
                 return  # the job will see
-        example = examples.get(NO_LABEL) or examples.get(EXCLUDED, "")
-        if (why := why_nothing(config, reasons, example)) is not None:
-            raise ValueError(why)
-        found = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common()) or "it is empty"
-        links = links_outside(config)
-        raise ValueError(f"--input is {config.input!r}: there is no image to convert ({found}){links}")
+        raise ValueError(_why_nothing(config, reasons, examples))
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        with readable("--input", config.input):
-            return first_level_splits(config)
+    def splits(self, config: SourceConfig) -> set[str]:
+        return first_level_splits(config)
 
     def items(self, config: SourceConfig, scratch: str) -> Items:
-        yield from _Listing(config).items(_ALL)
+        yield from self.part_items(config, scratch, FolderPart())
 
     def parts(self, config: SourceConfig, most: int) -> Iterator[FolderPart]:
         path = real_path(config.input)
         system = file_system(path)
-        tree = Tree(path, config.image_roots, config.skip_dirs)
-        ranges = (
-            name_parts(path, most, tree.enters) if system.has_latency and not is_file(path) else [EVERYTHING]
-        )
+        is_divided = system.has_latency and not is_file(path)
+        ranges = name_parts(path, most, Tree.of(config).enters) if is_divided else [EVERYTHING]
         if len(ranges) == 1:
-            yield _ALL
+            yield FolderPart()
             return
         has_splits = _names_split(path) and bool(first_level_splits(config, system.list(path)))
         yield from (FolderPart(keys, has_splits) for keys in ranges)
 
     def part_items(self, config: SourceConfig, scratch: str, part: FolderPart) -> Items:
-        yield from _Listing(config).items(part)
+        # in code-point order of the keys; holds one folder's names a level
+        selection = Selection(config)
+        takes_all = not (config.include or config.exclude)
+        has_splits = bool(part.has_splits)
+
+        def passes_over(key: str) -> str | None:
+            return _not_an_image(key) or (None if takes_all or selection.takes(key) else EXCLUDED)
+
+        def find_splits(found: list[Entry]) -> None:
+            nonlocal has_splits
+            has_splits = bool(first_level_splits(config, found))
+
+        path = real_path(config.input)
+        files: Iterable[TreeFile | Failure]
+        if is_file(path):
+            folder, name = os.path.split(path)
+            files = (Tree(folder, config.image_roots, config.skip_dirs, passes_over).file(name),)
+        else:
+            on_listed = find_splits if part.has_splits is None else None
+            files = Tree.of(config, passes_over).files(on_listed=on_listed, keys=part.keys)
+        last, split, annotations = "", None, Annotations()  # of the files in one folder
+        for file in files:
+            if isinstance(file, Failure):
+                yield file
+                continue
+            key, location, size, version = file
+            if (parent := key.rpartition("/")[0]) != last:
+                last, folders = parent, parent.split("/") if parent else []
+                split = split_named(folders[0]) if has_splits and folders else None
+                annotations = Annotations(tuple(folders[split is not None :][:1]))
+            if config.label_pattern is not None:
+                try:
+                    annotations = Annotations(selection.labels(key, ()))
+                except BadInput as fault:
+                    yield names.failed(key, fault)
+                    continue
+            yield ImageRecord(key, ImageRef(location, version=version), split, annotations, size=size)
 
 
-class _Listing:
-    """One walk over the input, in code-point order of the keys. Holds one folder's names a level.
-
-    Attributes:
-        splits: named by the first-level folders; found when `items` lists them.
-    """
-
-    def __init__(self, config: SourceConfig) -> None:
-        self._config = config
-        self._selection = Selection(config)
-        self._takes_all = not (config.include or config.exclude)
-        self._path = real_path(config.input)
-        self._is_file = is_file(self._path)
-        folder = os.path.dirname(self._path) if self._is_file else self._path
-        self._tree = Tree(folder, config.image_roots, config.skip_dirs, self._passes_over)
-        self._has_splits = False
-        self.splits: tuple[str, ...] = ()
-        self._last: tuple[str, str | None, Annotations] = ("", None, Annotations())
-
-    def items(self, part: FolderPart) -> Iterator[ImageRecord | Failure]:
-        """Walks the input, or a part of it."""
-        if self._is_file:
-            yield self._item(self._tree.file(os.path.basename(self._path)))
-            return
-        find = self._find_splits if part.has_splits is None else None
-        self._has_splits = bool(part.has_splits)
-        yield from map(self._item, self._tree.files(on_listed=find, keys=part.keys))
-
-    def _find_splits(self, found: list[Entry]) -> None:
-        self.splits = first_level_splits(self._config, found)
-        self._has_splits = bool(self.splits)
-
-    def _passes_over(self, key: str) -> str | None:
-        return _not_an_image(key) or (None if self._takes_all or self._selection.takes(key) else EXCLUDED)
-
-    def _item(self, file: TreeFile | Failure) -> ImageRecord | Failure:
-        if isinstance(file, Failure):
-            return file
-        key, path, size, version = file
-        folder, split, annotations = self._last
-        if key.rpartition("/")[0] != folder:
-            *folders, _ = key.split("/")
-            split = split_named(folders[0]) if self._has_splits and folders else None
-            annotations = Annotations(tuple(folders[split is not None :][:1]))
-            self._last = "/".join(folders), split, annotations
-        if self._config.label_pattern is not None:
-            try:
-                annotations = Annotations(self._selection.labels(key, ()))
-            except BadInput as fault:
-                return failed(key, fault)
-        return ImageRecord(key, ImageRef(path, version=version), split, annotations, size=size)
+def _why_nothing(config: SourceConfig, reasons: collections.Counter[str], examples: Mapping[str, str]) -> str:
+    """Why no image is left: a flag with its value and a key that it leaves out, or all reasons."""
+    if count := reasons[NO_LABEL]:
+        flag = f"--label_pattern is {config.label_pattern!r}"
+        return f"{flag}, which matches none of {count} keys, such as {examples[NO_LABEL]!r}"
+    if count := reasons[EXCLUDED]:
+        globs = {"--include": config.include, "--exclude": config.exclude}
+        given = [f"{flag} is {', '.join(map(repr, values))}" for flag, values in globs.items() if values]
+        example = examples[EXCLUDED]
+        return f"{' and '.join(given)}, which leaves out all {count} images, such as {example!r}"
+    found = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common()) or "it is empty"
+    links = links_outside(config)
+    return f"--input is {config.input!r}: there is no image to convert ({found}){links}"
 
 
-def first_level_splits(config: SourceConfig, found: Iterable[Entry] | None = None) -> tuple[str, ...]:
+def first_level_splits(config: SourceConfig, found: Iterable[Entry] | None = None) -> set[str]:
     """The splits that the first-level folders of an input are: all named so, if no other one holds an image.
 
-    Args:
-        config: of the source.
-        found: what is in the folder, if that is listed already.
+    `found` are the entries of the input, if it is listed already.
 
     Raises:
         OSError: the input cannot be listed.
     """
     if found is None:
         found = entries(real_path(config.input)) if is_folder(config.input) else ()
-    tree = Tree(config.input, config.image_roots, config.skip_dirs, _not_an_image)
-    names = [entry.basename for entry in found if entry.name.endswith("/")]
-    splits = {name: split_named(name) for name in names if not tree.leaves_out(name)}
-    others = [name for name, split in splits.items() if split is None]
-    if len(others) == len(splits) or len(others) > _SEARCHED:
-        return ()
+    tree = Tree.of(config, _not_an_image)
+    folders = [entry.basename for entry in found if entry.name.endswith("/")]
+    folders = [name for name in folders if not tree.leaves_out(name)]
+    splits = {split for split in map(split_named, folders) if split is not None}
+    others = [name for name in folders if split_named(name) is None]
+    if not splits or len(others) > _SEARCHED:
+        return set()
     for item in itertools.chain.from_iterable(tree.files(f"{name}/") for name in others):
-        if isinstance(item, TreeFile) or (is_image_name(item.key) and item.reason != HIDDEN):
-            return ()
-    return tuple(sorted({split for split in splits.values() if split is not None}))
+        if isinstance(item, TreeFile) or (is_image_name(item.key) and item.reason != names.HIDDEN):
+            return set()
+    return splits
 
 
 def _not_an_image(key: str) -> str | None:
@@ -194,11 +165,11 @@ def _not_an_image(key: str) -> str | None:
 
 
 def _names_split(folder: str) -> bool:
-    """Whether a folder in a folder is named like a split, without listing them all."""
+    """Whether a folder in a folder is named like a split; lists only the beginnings of such names."""
     system = file_system(folder)
     spelled = [""]
     while spelled:
-        asked = sorted(f"{one}{char}" for one in spelled for char in next_in_split_name(one))
+        asked = sorted(f"{one}{char}" for one in spelled for char in names.next_in_split_name(one))
         found = system.each(lambda prefix: bool(system.list_page(folder, prefix, most=1)[0]), asked)
         spelled = [prefix for prefix, is_there in zip(asked, found, strict=True) if is_there]
         if any(prefix.endswith("/") for prefix in spelled):

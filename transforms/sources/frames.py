@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import decimal
-import functools
 import io
 import os
 import re
 from collections.abc import Iterator, Sequence
 
 from recordmill.transforms.records import Annotations, BadInput, Failure, ImageRecord, Steps
-from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.folder import first_level_splits
-from recordmill.transforms.sources.names import (
-    folder_of,
-    is_image_name,
-    skipped,
-    split_named,
-    stem_of,
-)
+from recordmill.transforms.sources.names import folder_of, is_image_name, skipped, split_named, stem_of
 from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.small_files import read_files
 from recordmill.transforms.sources.source import Description, Items, Source
-from recordmill.transforms.sources.tables.csv_cells import read_cells
+from recordmill.transforms.sources.tables.text_rows import read_cells
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.paths import real_path
 
@@ -56,30 +49,36 @@ class FramesSource(Source):
     needs_folder = True
 
     def check_input(self, config: SourceConfig) -> None:
-        files = Tree(config.input, config.image_roots, config.skip_dirs).files()
+        files = Tree.of(config).files()
         if not any(isinstance(file, TreeFile) and is_image_name(file.key) for file in files):
             raise ValueError(f"--input is {config.input!r}: there is no image in it{left_out(config)}")
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        with readable("--input", config.input):
-            return first_level_splits(config)
+    def splits(self, config: SourceConfig) -> set[str]:
+        return first_level_splits(config)
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("sequence",)
 
     def items(self, config: SourceConfig, scratch: str) -> Items:
         # Holds the files of one folder a level; a folder comes after those in it.
-        clip_items = functools.partial(
-            _clip_items, config, Selection(config), bool(first_level_splits(config))
-        )
+        selection, has_splits = Selection(config), bool(first_level_splits(config))
         open_folders: list[_Folder] = []
-        for file in Tree(config.input, config.image_roots, config.skip_dirs).files():
+
+        def close() -> Iterator[ImageRecord | Failure]:
+            folder = open_folders.pop()
+            if folder.frames:
+                key = folder.key.rstrip("/") or os.path.basename(real_path(config.input)) or "clip"
+                yield selection.item(key, lambda: folder.clip(key, selection, has_splits))
+            else:
+                yield from (skipped(file.key, _NO_FRAME) for file in folder.others.values())
+
+        for file in Tree.of(config).files():
             if isinstance(file, Failure):
                 yield file
                 continue
             key = folder_of(file.key)
             while open_folders and not key.startswith(open_folders[-1].key):
-                yield from clip_items(open_folders.pop())
+                yield from close()
             if not open_folders or open_folders[-1].key != key:
                 open_folders.append(_Folder(key))
             name = file.key[len(key) :]
@@ -90,39 +89,25 @@ class FramesSource(Source):
             else:
                 yield skipped(file.key, _NO_FRAME)
         while open_folders:
-            yield from clip_items(open_folders.pop())
+            yield from close()
 
 
 @dataclasses.dataclass(slots=True)
 class _Folder:
-    """A folder that the walk is in: its key, empty or ending in `/`, and its files so far."""
+    """A folder that the walk is in, with its files so far."""
 
-    key: str
+    key: str  # empty or ending in `/`
     frames: list[TreeFile] = dataclasses.field(default_factory=list)
     others: dict[str, TreeFile] = dataclasses.field(default_factory=dict)
 
-    def one_of(self, names: tuple[str, ...]) -> TreeFile | None:
-        """The file of one of these names, if there is one."""
-        found = [self.others[name] for name in names if name in self.others]
-        if len(found) > 1:
-            raise BadInput("annotations", "two files of one meaning", f"{' and '.join(names)}; delete one")
-        return found[0] if found else None
-
-
-def _clip_items(
-    config: SourceConfig, selection: Selection, has_splits: bool, folder: _Folder
-) -> Iterator[ImageRecord | Failure]:
-    """The clip of a folder whose files have all come; without frames, its other files."""
-    key = folder.key.rstrip("/") or os.path.basename(real_path(config.input)) or "clip"
-
-    def clip() -> ImageRecord:
-        parts = folder.key.split("/")[:-1]
-        split = split_named(parts[0]) if has_splits and parts else None
-        parts = parts[split is not None :]
-        labels = selection.labels(key, (parts[-2],) if len(parts) > 1 else ())
-        frames = sorted(folder.frames, key=lambda file: _natural_order(file.key))
-        names = [file.key[len(folder.key) :] for file in frames]
-        times, frame_labels = folder.one_of(TIME_FILES), folder.one_of(LABEL_FILES)
+    def clip(self, key: str, selection: Selection, has_splits: bool) -> ImageRecord:
+        """Its frames in order, with their times and labels. Raises BadInput."""
+        folders = self.key.split("/")[:-1]
+        split = split_named(folders[0]) if has_splits and folders else None
+        labels = selection.labels(key, tuple(folders[split is not None :][-2:-1]))
+        frames = sorted(self.frames, key=lambda file: _natural_order(file.key))
+        names = [file.key[len(self.key) :] for file in frames]
+        times, frame_labels = self._one_of(TIME_FILES), self._one_of(LABEL_FILES)
         steps = Steps(
             tuple(file.ref for file in frames),
             () if frame_labels is None else _read_labels(frame_labels, names),
@@ -131,16 +116,16 @@ def _clip_items(
         size = sum(file.size for file in frames)
         return ImageRecord(key, None, split, Annotations(labels, steps=steps), size=size)
 
-    if folder.frames:
-        yield selection.item(key, clip)
-    else:
-        yield from (skipped(file.key, _NO_FRAME) for file in folder.others.values())
+    def _one_of(self, names: tuple[str, ...]) -> TreeFile | None:
+        found = [self.others[name] for name in names if name in self.others]
+        if len(found) > 1:
+            raise BadInput("annotations", "two files of one meaning", f"{' and '.join(names)}; delete one")
+        return found[0] if found else None
 
 
 def _natural_order(name: str) -> tuple[tuple[str | int, ...], str]:
-    """Sorts names by the numbers in them: `frame_9` before `frame_10`."""
     parts = _DIGITS.split(name)
-    return tuple(int(part) if at % 2 else part for at, part in enumerate(parts)), name
+    return tuple(int(part) if at % 2 else part for at, part in enumerate(parts)), name  # frame_9, frame_10
 
 
 def _numbers(names: Sequence[str]) -> list[int]:
@@ -153,14 +138,14 @@ def _numbers(names: Sequence[str]) -> list[int]:
 
 
 def _read_times(file: TreeFile, names: Sequence[str]) -> tuple[int, ...]:
-    """The times of frames, in microseconds. Raises BadInput, stage `annotations`."""
+    """The times of frames, in microseconds."""
     if file.key.endswith(".txt"):
         texts = _lines(file)
     else:
         given: dict[int, str] = {}
         for at, text in _cells(file, names, "timestamp"):
             if at in given:
-                raise _not_of_frames(file, f"{names[at]} is there twice")
+                raise _misfit(file, f"{names[at]} is there twice")
             given[at] = text
         texts = [given[at] for at in sorted(given)]
     _check_count(file, "timestamps", len(texts), names)
@@ -169,16 +154,16 @@ def _read_times(file: TreeFile, names: Sequence[str]) -> tuple[int, ...]:
         try:
             values.append(decimal.Decimal(text))
         except decimal.InvalidOperation as error:
-            raise _not_of_frames(file, f"{text[:100]!r} is not a number") from error
+            raise _misfit(file, f"{text[:100]!r} is not a number") from error
     in_seconds = any(not text.lstrip("+-").isdigit() for text in texts)
     factor = _MICROSECONDS if in_seconds else 1
     if any(not one.is_finite() or one.adjusted() > 18 or abs(one) * factor >= _INT64 for one in values):
-        raise _not_of_frames(file, "a time is not finite, or too large")
+        raise _misfit(file, "a time is not finite, or too large")
     return tuple(int((value * factor).to_integral_value(decimal.ROUND_HALF_EVEN)) for value in values)
 
 
 def _read_labels(file: TreeFile, names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """The labels of each frame: one or none; of `labels.csv` several, a row each. Raises BadInput."""
+    """The labels of each frame: one or none; of `labels.csv` several, a row each."""
     if file.key.endswith(".txt"):
         lines = _lines(file)
         _check_count(file, "labels", len(lines), names)
@@ -200,7 +185,6 @@ def _text(file: TreeFile) -> str:
 
 
 def _lines(file: TreeFile) -> list[str]:
-    """The lines of a file; the end of the last one is no line of its own."""
     text = _text(file).replace("\r\n", "\n")
     return [line.strip() for line in text.removesuffix("\n").split("\n")] if text else []
 
@@ -208,28 +192,27 @@ def _lines(file: TreeFile) -> list[str]:
 def _cells(file: TreeFile, names: Sequence[str], column: str) -> Iterator[tuple[int, str]]:
     """The rows of a CSV with the columns `frame` and `column`: the frame's index, and the other cell.
 
-    A frame is written as its number, stem or name; of what means several, the name counts most.
+    A frame is written as its number, stem or name; if that means several frames, a name comes first.
     """
-    frames: dict[str, int] = {str(number): at for at, number in enumerate(_numbers(names))}
-    stems = list(map(stem_of, names))
-    if len(set(stems)) == len(stems):
-        frames.update((stem, at) for at, stem in enumerate(stems))
+    frames = {str(number): at for at, number in enumerate(_numbers(names))}
+    stems = {stem_of(name): at for at, name in enumerate(names)}
+    frames.update(stems if len(stems) == len(names) else {})
     frames.update((name, at) for at, name in enumerate(names))
     rows = read_cells(io.StringIO(_text(file), newline=""))
     _, cells = next(rows, (1, []))
     header = [] if isinstance(cells, BadInput) else [cell.strip().lower() for cell in cells]
     if header.count("frame") != 1 or header.count(column) != 1:
-        raise _not_of_frames(file, f"its first line is not frame,{column}")
+        raise _misfit(file, f"its first line is not frame,{column}")
     for line, row in rows:
         if isinstance(row, BadInput):
-            raise _not_of_frames(file, f"line {line}: {row.detail}")
+            raise _misfit(file, f"line {line}: {row.detail}")
         if not row:
             continue
         if len(row) != len(header):
-            raise _not_of_frames(file, f"line {line} has {len(row)} cells of {len(header)}")
+            raise _misfit(file, f"line {line} has {len(row)} cells of {len(header)}")
         frame = row[header.index("frame")].strip()
         if frame not in frames:
-            raise _not_of_frames(file, f"line {line} is of {frame!r}, which is no frame here")
+            raise _misfit(file, f"line {line} is of {frame!r}, which is no frame here")
         yield frames[frame], row[header.index(column)].strip()
 
 
@@ -239,5 +222,5 @@ def _check_count(file: TreeFile, what: str, count: int, names: Sequence[str]) ->
         raise BadInput("annotations", f"{what} do not match the frames", detail)
 
 
-def _not_of_frames(file: TreeFile, detail: str) -> BadInput:
+def _misfit(file: TreeFile, detail: str) -> BadInput:
     return BadInput("annotations", "file does not fit the frames", f"{file.key}: {detail}")

@@ -1,4 +1,4 @@
-"""What file and folder names tell."""
+"""The meaning of file and folder names, and names and texts in messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EXTENSIONS = """
     sgi rgb rgba bw ras xbm xpm dds exr hdr qoi
 """
 IMAGE_EXTENSIONS = frozenset(_EXTENSIONS.split())
-"""Extensions, in lower case, of files that are images by name. Whether they are, decoding tells."""
+"""Extensions, in lower case, of files that are images by name. Decoding shows whether they are."""
 
 SPLIT_NAMES = frozenset(("train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"))
 """Names of splits, in lower case and without a year."""
@@ -23,23 +23,14 @@ _YEAR = re.compile(r"[-_]?(?:19|20)[0-9]{2}\Z")
 _YEARS = ("", *(f"{sign}{century}##" for sign in ("", "-", "_") for century in ("19", "20")))  # `#`: a digit
 
 _LITTER = frozenset(
-    (
-        "__MACOSX",
-        "Thumbs.db",
-        "thumbs.db",
-        "desktop.ini",
-        "Desktop.ini",
-        "@eaDir",
-        "lost+found",
-        "$RECYCLE.BIN",
-        "System Volume Information",
-    )
+    ("__MACOSX", "Thumbs.db", "thumbs.db", "desktop.ini", "Desktop.ini")
+    + ("@eaDir", "lost+found", "$RECYCLE.BIN", "System Volume Information")
 )
 
 IDX_NAME = re.compile(r"(?P<set>.*?)[-_.]?(?P<part>images|labels)[-_.]idx\d-[a-z0-9]+(?:\.gz)?")
 """Names of IDX files."""
 
-_LONGEST = 200  # of what a library says about bytes
+_LONGEST = 200  # characters of a text in a message
 
 HIDDEN = "hidden"
 NOT_AN_IMAGE = "not an image by name"
@@ -145,12 +136,12 @@ def is_unicode(text: str) -> bool:
 
 
 def one_line(error: BaseException) -> str:
-    """What an exception says, in a line that is not long; its type where it says nothing."""
+    """The message of an exception, in a line that is not long; or its type."""
     return clipped(" ".join(str(error).split())) or type(error).__name__
 
 
 def clipped(text: str, most: int = _LONGEST) -> str:
-    """What a message shows of a text of the input, which may be of any length and of several lines."""
+    """A text of the input, which may be of any length and of several lines, for a message."""
     shown = printable(text if len(text) <= most else f"{text[:most]}…")
     return shown if shown.isprintable() else repr(shown)
 

@@ -33,7 +33,7 @@ _ALL_NAMES = 100_000  # after which no further folder is listed
 _NAMES, _NAMES_REMOTE = 20_000, 1_000  # of a folder
 _LINKS = 200  # of a folder that are resolved
 _DEPTH, _DEEPEST = 8, 50  # levels of folders that are listed: by default, and at most
-_FIRST = 1_000  # files
+FIRST = 1_000  # files
 _NEAREST = 60  # folders in which first files are looked for
 _LIKELY = ("annotations", "panoptic")  # folders that come first
 _HEAD = 1 << 14
@@ -184,7 +184,7 @@ class Look:
 
     def files(self, folder: str = "") -> Iterator[TreeFile | Failure]:
         """The files below a folder in the order of their keys, as sources list them."""
-        tree = Tree(self.root, self.config.image_roots, self.config.skip_dirs)
+        tree = Tree.of(self.config)
         return tree.files(f"{folder}/" if folder else "")
 
     @functools.cached_property
@@ -192,7 +192,7 @@ class Look:
         """The first files by key, with their real paths; without hidden ones. A path may be empty: unread."""
         if not self.is_folder:
             return {self.file_name: self.root} if self.file_name else {}
-        found = itertools.islice(self.files(), _FIRST)
+        found = itertools.islice(self.files(), FIRST)
         return {
             one.key: one.path if isinstance(one, TreeFile) else ""
             for one in found

@@ -21,7 +21,6 @@ ORPHAN = "annotation without its image"
 ROOT_NAMES = 10_000
 """Names that are read of the folder of the input, or of one that may hold splits, in a bucket."""
 
-_LISTED_TWICE = "image listed twice"
 _LONGEST_LINE = 1 << 16
 
 
@@ -52,10 +51,10 @@ def root_of(config: SourceConfig) -> str:
     return path if is_folder(path) else real_path(os.path.dirname(absolute(config.input)))
 
 
-def input_files(config: SourceConfig) -> Iterator[TreeFile | Failure]:
+def input_files(config: SourceConfig) -> Iterator[tuple[str, TreeFile | Failure]]:
     """The files below the input, then those below image roots that are not in it or linked from it.
 
-    A key is the path below the root that the file was found in.
+    Each comes with the root that it was found in, below which its key is the path.
     """
     roots = tuple(dict.fromkeys((root_of(config), *map(real_path, config.image_roots))))
     visited: list[str] = []
@@ -68,12 +67,12 @@ def input_files(config: SourceConfig) -> Iterator[TreeFile | Failure]:
             if len(roots) > 1 and isinstance(item, TreeFile):
                 if item.key in taken:
                     detail = f"{item.path} is left out"
-                    yield Failure(item.key, "list", "same path below two roots", detail)
+                    yield root, Failure(item.key, "list", "same path below two roots", detail)
                     continue
                 taken.add(item.key)
                 if item.path != f"{root}/{item.key}":
                     linked.update(one for one in roots[1:] if below(one, item.path) is not None)
-            yield item
+            yield root, item
         visited.append(root)
 
 
@@ -97,16 +96,12 @@ def folder_split(key: str) -> str | None:
 
 def folder_splits(config: SourceConfig) -> tuple[str, ...]:
     """The splits that folders are named like, where `folder_split` finds them."""
-    found: set[str] = set()
-    for root in (root_of(config), *map(real_path, config.image_roots)):
-        folders = [root]
-        for folder in folders:
-            for name in names_in(folder, ROOT_NAMES):
-                is_of_images = folder == root and name.lower() in IMAGE_FOLDERS
-                if (is_of_images or split_named(name)) and is_folder(f"{folder}/{name}"):
-                    folders += [f"{folder}/{name}"] if is_of_images else ()
-                    found.update(filter(None, [split_named(name)]))
-    return tuple(sorted(found))
+    roots = (root_of(config), *map(real_path, config.image_roots))
+    paths = [f"{root}/{name}" for root in roots for name in names_in(root, ROOT_NAMES)]
+    around = [path for path in paths if path.rpartition("/")[2].lower() in IMAGE_FOLDERS and is_folder(path)]
+    paths += [f"{folder}/{name}" for folder in around for name in names_in(folder, ROOT_NAMES)]
+    named = ((split_named(path.rpartition("/")[2]), path) for path in paths)
+    return tuple(sorted({split for split, path in named if split and is_folder(path)}))
 
 
 def is_split_list(key: str) -> bool:
@@ -142,19 +137,20 @@ def images_of_splits(
 def _read_list(one: ImageSet, find: _Find) -> Iterator[Listed | Failure]:
     seen: set[str] = set()
     file = open_file(one.list_path)
+    name = (one.key or "").rpartition("/")[2]
     with io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape") as lines:
         for number, line in enumerate(iter(lambda: lines.readline(_LONGEST_LINE), ""), 1):
             if not (text := line.strip()):
                 continue
-            origin = f"{(one.key or '').rpartition('/')[2]}, line {number}"
+            origin = f"{name}, line {number}"
             try:
                 key, annotation = find(text, one)
             except BadInput as fault:
                 fault.detail = origin
                 yield failed(text, fault)
                 continue
-            is_new = key not in seen
-            seen.add(key)
-            yield (
-                Listed(key, one.split, origin, annotation) if is_new else skipped(key, _LISTED_TWICE, origin)
-            )
+            if key in seen:
+                yield skipped(key, "image listed twice", origin)
+            else:
+                seen.add(key)
+                yield Listed(key, one.split, origin, annotation)

@@ -23,8 +23,8 @@ class Row(NamedTuple):
 
 
 ROWS = {
-    "idx": Row("arrays.idx.IdxSource", rules.idx, needs_images=False),
-    "numpy": Row("arrays.numpy_arrays.NumpySource", rules.numpy, needs_images=False),
+    "idx": Row("arrays.IdxSource", rules.idx, needs_images=False),
+    "numpy": Row("arrays.NumpySource", rules.numpy, needs_images=False),
     "tfrecord": Row("tfrecord.source.TfrecordSource", rules.tfrecord, needs_images=False),
     "parquet": Row("tables.parquet.ParquetSource", rules.parquet, needs_images=False),
     "webdataset": Row("archives.webdataset.WebdatasetSource", rules.webdataset, needs_images=False),
@@ -34,7 +34,7 @@ ROWS = {
     "yolo": Row("yolo.source.YoloSource", rules.yolo),
     "voc": Row("voc.source.VocSource", rules.voc, is_inner=True),
     "labelme": Row("labelme.source.LabelmeSource", rules.labelme, needs_images=False, is_inner=True),
-    "openimages": Row("openimages.source.OpenImagesSource", rules.openimages),
+    "openimages": Row("openimages.OpenImagesSource", rules.openimages),
     "masks": Row("masks.source.MasksSource", rules.masks),
     "frames": Row("frames.FramesSource", rules.frames),
     "csv": Row("tables.manifest_sources.CsvSource", rules.csv, "rows"),
@@ -42,7 +42,7 @@ ROWS = {
     "jsonl": Row("tables.manifest_sources.JsonlSource", rules.jsonl, "rows"),
     "folder": Row("folder.FolderSource", rules.folder),
 }
-"""By what `--source` calls them. The first whose rule fits is detected: particular ones first."""
+"""By their value of `--source`. The first whose rule fits is detected: particular ones first."""
 
 
 class _Sources(Mapping[str, Source]):
@@ -66,16 +66,12 @@ def _made(path: str) -> Source:
 
 
 SOURCES: Mapping[str, Source] = _Sources()
-"""In the order of the rows."""
+"""By name, in the order of the rows; each is imported when it is first used."""
 
 
 def source_of(config: SourceConfig) -> Source:
-    """The source that `config.kind` names.
-
-    Raises:
-        ValueError: there is none of that name.
-    """
+    """The source that `config.kind` names. Raises ValueError if there is none of that name."""
     if config.kind not in SOURCES:
-        hint = "; detect() tells which one fits" if config.kind == "auto" else ""
+        hint = "; detect() finds the one that fits" if config.kind == "auto" else ""
         raise ValueError(f"SourceConfig.kind is {config.kind!r}; it may be {', '.join(SOURCES)}{hint}")
     return SOURCES[config.kind]

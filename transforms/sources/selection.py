@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeVar
 
 from recordmill.transforms.records import BadInput, Failure
@@ -20,9 +20,8 @@ NO_LABEL = "label pattern does not match"
 def glob_regex(pattern: str) -> str:
     """The regular expression that a glob over keys means.
 
-    `*` and `?` stay within a part of the key, `**` crosses parts, `**/` is also no part at all, and
-    `[a-z]` and `[!a-z]` are sets. A pattern without `/` is about the last part alone, the file's
-    name. Case counts.
+    `*` and `?` match within a part of the key, `**` across parts, `**/` also no part at all; `[a-z]` and
+    `[!a-z]` are sets. A pattern without `/` matches the last part, the file name. Matching is case-sensitive.
     """
     text = pattern if "/" in pattern else f"**/{pattern}"
     tokens = re.findall(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]|.", text.lstrip("/"), re.DOTALL)
@@ -45,13 +44,13 @@ class Selection:
     """`--include`, `--exclude` and `--label_pattern`, compiled.
 
     Raises:
-        ValueError: a glob or pattern that has no meaning, named with its flag.
+        ValueError: one of them is not valid; the message names the flag.
     """
 
     def __init__(self, config: SourceConfig) -> None:
-        self._include = _compile("--include", config.include)
-        self._exclude = _compile("--exclude", config.exclude)
-        self._label_pattern = label_pattern(config)
+        self._include = _globs_regex("--include", config.include)
+        self._exclude = _globs_regex("--exclude", config.exclude)
+        self._label = None if config.label_pattern is None else _label_regex(config.label_pattern)
 
     def takes(self, key: str) -> bool:
         """Whether a record with this key is wanted."""
@@ -76,12 +75,17 @@ class Selection:
         """The labels of a record: that in its key where there is a label pattern, else those found.
 
         Raises:
-            BadInput: as `LabelPattern.label`.
+            BadInput: stage `list`, `label pattern does not match`: nothing, or the empty string, was found.
         """
-        return found if self._label_pattern is None else (self._label_pattern.label(key),)
+        if self._label is None:
+            return found
+        match = self._label.search(key)
+        if match is None or not (label := match[self._label.groupindex.get("label", 1)]):
+            raise BadInput("list", NO_LABEL, f"--label_pattern {self._label.pattern!r}", key)
+        return (label,)
 
 
-def _compile(flag: str, globs: tuple[str, ...]) -> re.Pattern[str] | None:
+def _globs_regex(flag: str, globs: tuple[str, ...]) -> re.Pattern[str] | None:
     for glob in globs:
         try:
             re.compile(glob_regex(glob))
@@ -90,64 +94,14 @@ def _compile(flag: str, globs: tuple[str, ...]) -> re.Pattern[str] | None:
     return re.compile("|".join(map(glob_regex, globs)), re.DOTALL) if globs else None
 
 
-class LabelPattern:
-    """`--label_pattern`, compiled.
-
-    Raises:
-        ValueError: it is not a regular expression, or has no group.
-    """
-
-    def __init__(self, pattern: str) -> None:
-        self._pattern = pattern
-        try:
-            self._regex = re.compile(pattern)
-        except re.error as error:
-            raise ValueError(
-                f"--label_pattern is {pattern!r}, which is not a regular expression: {error}"
-            ) from error
-        if not self._regex.groups:
-            raise ValueError(
-                f"--label_pattern is {pattern!r}, which has no group; "
-                "put the label in parentheses, as in '([a-z]+)_'"
-            )
-        self._group = self._regex.groupindex.get("label", 1)
-
-    def label(self, key: str) -> str:
-        """The label in a key.
-
-        Raises:
-            BadInput: stage `list`, `label pattern does not match`: nothing, or the empty string, was found.
-        """
-        match = self._regex.search(key)
-        label = match[self._group] if match else None
-        if not label:
-            raise BadInput("list", NO_LABEL, f"--label_pattern {self._pattern!r}", key)
-        return str(label)
-
-
-def label_pattern(config: SourceConfig) -> LabelPattern | None:
-    """The label pattern of a call, if it has one. Raises ValueError where that is wrong."""
-    return None if config.label_pattern is None else LabelPattern(config.label_pattern)
-
-
-def check_selection(config: SourceConfig) -> None:
-    """Raises ValueError where `--include`, `--exclude` or `--label_pattern` has no meaning."""
-    Selection(config)
-
-
-def why_nothing(config: SourceConfig, reasons: Mapping[str, int], example: str) -> str | None:
-    """The flag that leaves no record, with its value and an example key; None if no flag is the reason.
-
-    Args:
-        config: of the source.
-        reasons: counts of the failures.
-        example: a key that such a flag left out.
-    """
-    if count := reasons.get(NO_LABEL, 0):
-        flag = f"--label_pattern is {config.label_pattern!r}"
-        return f"{flag}, which matches none of {count} keys, such as {example!r}"
-    if count := reasons.get(EXCLUDED, 0):
-        globs = {"--include": config.include, "--exclude": config.exclude}
-        given = [f"{flag} is {', '.join(map(repr, values))}" for flag, values in globs.items() if values]
-        return f"{' and '.join(given)}, which leaves out all {count} images, such as {example!r}"
-    return None
+def _label_regex(pattern: str) -> re.Pattern[str]:
+    try:
+        regex = re.compile(pattern)
+    except re.error as error:
+        raise ValueError(
+            f"--label_pattern is {pattern!r}, which is not a regular expression: {error}"
+        ) from error
+    if not regex.groups:
+        remedy = "put the label in parentheses, as in '([a-z]+)_'"
+        raise ValueError(f"--label_pattern is {pattern!r}, which has no group; {remedy}")
+    return regex

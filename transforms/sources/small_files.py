@@ -47,10 +47,7 @@ def parse_xml(data: bytes) -> Element:
 class _BoundedBuilder(TreeBuilder):
     """Builds a tree of so many elements, so deep."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._depth = 0
-        self._elements = 0
+    _depth = _elements = 0
 
     def start(self, tag: str, attrs: dict[str, str], /) -> Element:
         self._depth += 1
@@ -67,11 +64,7 @@ class _BoundedBuilder(TreeBuilder):
 
 
 def small_text(path: str, name: str) -> str:
-    """The text of a file that describes a dataset.
-
-    Args:
-        path: a real one.
-        name: of the file in messages.
+    """The text of a file, at a real path, that describes a dataset; `name` is in messages.
 
     Raises:
         ValueError: it is too large, or not UTF-8.
@@ -104,21 +97,18 @@ def read_files(
         file = item[1]
         return None if file is None or file.size > most else reader.begin(file.ref)
 
-    for (item, file), loading in read_ahead(items, begin, lambda item: min(_size(item[1]), most) or 1):
-        yield item, _read(reader, file, loading, most)
+    def size(item: tuple[_T, TreeFile | None]) -> int:
+        file = item[1]
+        return 1 if file is None else min(file.size, most) or 1
 
-
-def _size(file: TreeFile | None) -> int:
-    return 0 if file is None else file.size
-
-
-def _read(reader: ImageReader, file: TreeFile | None, loading: Loading, most: int) -> bytes | BadInput:
-    if file is None:
-        return b""
-    if file.size > most:
-        detail = f"{file.size} bytes; up to {most} are read"
-        return BadInput("annotations", "annotation file too large", detail)
-    try:
-        return reader.read(file.ref) if loading is None else loading.result()
-    except BadInput as fault:
-        return BadInput("annotations", fault.reason, fault.detail)
+    for (item, file), loading in read_ahead(items, begin, size):
+        data: bytes | BadInput = b""
+        if file is not None and file.size > most:
+            detail = f"{file.size} bytes; up to {most} are read"
+            data = BadInput("annotations", "annotation file too large", detail)
+        elif file is not None:
+            try:
+                data = reader.read(file.ref) if loading is None else loading.result()
+            except BadInput as fault:
+                data = BadInput("annotations", fault.reason, fault.detail)
+        yield item, data

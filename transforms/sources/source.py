@@ -1,23 +1,17 @@
-"""What a source of images is. A simple one has a name, a description and its reading alone."""
+"""The base class of sources. A simple source defines its name, description and `items` only."""
 
 from __future__ import annotations
 
 import abc
 import contextlib
 import dataclasses
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any, ClassVar
 
 from recordmill.transforms.records import ClassNames, Failure, ImageRecord, JobError
-from recordmill.transforms.sources.config import (
-    SourceConfig,
-    check_input_exists,
-    check_unused,
-    os_error_text,
-    readable,
-)
+from recordmill.transforms.sources.config import SourceConfig, check_input_exists, os_error_text, readable
 from recordmill.transforms.sources.outline import check_roots_used
-from recordmill.transforms.sources.selection import check_selection
+from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.storage.files import is_folder
 
 Item = ImageRecord | Failure | ClassNames
@@ -26,36 +20,22 @@ Item = ImageRecord | Failure | ClassNames
 Items = Generator[Item, None, None]
 
 SOURCE_FLAGS = (
-    "annotations",
-    "image_column",
-    "label_column",
-    "label_pattern",
-    "include_annotations",
-    "input_features",
-    "mask_pattern",
+    *("annotations", "image_column", "label_column", "label_pattern"),
+    *("include_annotations", "input_features", "mask_pattern"),
 )
 """Flags that some sources use and others do not."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Description:
-    """What a source reads, for people; `recordmill formats` prints it, and README's table is made of it.
+    """What a source reads; `recordmill formats` prints it, and README's table is made of it."""
 
-    Attributes:
-        reads: what files, in a line.
-        label: where labels come from.
-        split: where splits come from.
-        key: what the key of a record is.
-        example: a tree of files, a line each, folders indented by two spaces and ending in `/`.
-        annotations: what of `ANNOTATIONS` it can store.
-    """
-
-    reads: str
-    label: str
+    reads: str  # the files, in a line
+    label: str  # where labels come from
     split: str
-    key: str
-    example: str
-    annotations: tuple[str, ...] = ()
+    key: str  # of a record
+    example: str  # a tree of files, a line each, folders indented by two spaces and ending in `/`
+    annotations: tuple[str, ...] = ()  # those of `ANNOTATIONS` that it can store
 
 
 class Source(abc.ABC):
@@ -63,7 +43,7 @@ class Source(abc.ABC):
 
     Attributes:
         name: its value of `--source`.
-        description: what it reads.
+        description: for people.
         flags: those of `SOURCE_FLAGS` that it uses, apart from `include_annotations`, which it uses if its
             description has annotations; any other one that is given is an error.
         searches_roots: it looks for images in the image roots; otherwise only links may lead there.
@@ -86,7 +66,7 @@ class Source(abc.ABC):
         """
         check_input_exists(config)
         self._check_flags(config)
-        check_selection(config)
+        Selection(config)  # raises for one that is not valid
         with readable("--input", config.input):
             if self.needs_folder and not is_folder(config.input):
                 raise ValueError(f"--input is {config.input!r}, a file; --source {self.name} reads a folder")
@@ -96,13 +76,16 @@ class Source(abc.ABC):
 
     def _check_flags(self, config: SourceConfig) -> None:
         kinds = self.description.annotations
-        used = (*self.flags, "include_annotations") if kinds else self.flags
-        check_unused(config, self.name, *(flag for flag in SOURCE_FLAGS if flag not in used))
-        given = config.include_annotations
-        if given and not set(given) & set(kinds):
-            raise ValueError(
-                f"--include_annotations has {given[0]!r}; --source {self.name} has {', '.join(kinds)}"
-            )
+        for name in SOURCE_FLAGS:
+            value = getattr(config, name)
+            if not value or name in self.flags or (name == "include_annotations" and kinds):
+                continue
+            if isinstance(value, tuple):
+                value = ", ".join(one if isinstance(one, str) else "=".join(one) for one in value)
+            raise ValueError(f"--{name} is {value!r}, and --source {self.name} does not use it")
+        if (given := config.include_annotations) and not set(given) & set(kinds):
+            has = f"--source {self.name} has {', '.join(kinds)}"
+            raise ValueError(f"--include_annotations has {given[0]!r}; {has}")
 
     def check_input(self, config: SourceConfig) -> None:
         """Looks for what makes an existing input unreadable; finds nothing by default.
@@ -114,21 +97,21 @@ class Source(abc.ABC):
         return
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
-        """The splits that the layout of the input names, whether or not they have a record.
+        """The names of `splits`, in order. Raises ValueError if the input cannot be looked at."""
+        with readable("--input", config.input):
+            found = self.splits(config)
+            return None if found is None else tuple(sorted({split for split in found if split is not None}))
 
-        A record may have no split all the same: an image next to the folders of splits.
+    def splits(self, config: SourceConfig) -> Iterable[str | None] | None:
+        """The splits that the layout of the input names, whether or not they have a record; in any order.
 
-        Returns:
-            Their names; none where nothing names a split, or only paths of images in annotations do; None
-            where a column of the input names them.
+        A record may have no split all the same: an image next to the folders of splits. None where a column
+        of the input names the splits.
         """
         return ()
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
-        """The schemas that fit the input best, one or several at once: what `--schema auto` writes.
-
-        Returns:
-            Their names; none to detect them from the records: detection where there are boxes, and so on.
+        """The schemas that `--schema auto` writes; none to detect them from the records.
 
         Raises:
             OSError: the input cannot be looked at.
@@ -138,13 +121,11 @@ class Source(abc.ABC):
     def items(self, config: SourceConfig, scratch: str) -> Items:
         """Lists the input in an order that depends on its contents alone; `ClassNames` may come anywhere.
 
+        Memory does not grow with the input.
+
         Args:
             config: one that `check` has passed.
             scratch: an existing folder of the run's own, for containers that have to be unpacked.
-
-        Yields:
-            A record, an input that is not in the dataset and why, or names of classes. Memory does not grow
-                with the input.
 
         Raises:
             JobError: the input cannot be used at all, which only reading it shows.
@@ -179,23 +160,14 @@ class Source(abc.ABC):
             JobError: as `items`; or a fault of the file system lasts.
         """
         found = self.items(config, scratch) if part is None else self.part_items(config, scratch, part)
-        return limited(found, config.limit)
-
-
-def limited(items: Items, limit: int | None) -> Items:
-    """The items up to the `limit`-th record; nothing else counts.
-
-    Raises:
-        JobError: a fault of the file system that is not one file's own, and has not passed.
-    """
-    records = 0
-    with contextlib.closing(items), listing_faults():
-        for item in items:
-            yield item
-            if limit is not None and isinstance(item, ImageRecord):
-                records += 1
-                if records >= limit:
-                    return
+        left = config.limit
+        with contextlib.closing(found), listing_faults():
+            for item in found:
+                yield item
+                if left is not None and isinstance(item, ImageRecord):
+                    left -= 1
+                    if not left:
+                        return
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The files below a folder, in the order of their keys: what every source that looks at folders walks."""
+"""The files below a folder, in the order of their keys."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from recordmill.transforms.records import BadInput, Failure, ImageRef
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import HIDDEN, failed, is_hidden, is_unicode, skipped
 from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.faults import os_fault
@@ -21,36 +22,25 @@ _NAMELESS = "names of objects have // in them; rename them"
 
 
 class TreeFile(NamedTuple):
-    """A file below a folder.
+    """A file below a folder."""
 
-    Attributes:
-        key: path below the folder, with `/` between parts.
-        path: real path, or URI.
-        size: bytes.
-        version: of the whole file, as of `Status`.
-    """
-
-    key: str
-    path: str
+    key: str  # path below the folder, with `/` between parts
+    path: str  # real path, or URI
     size: int
-    version: int
+    version: int  # as of `Status`
 
     @property
     def ref(self) -> ImageRef:
-        """The file as that of an image."""
+        """The reference to an image that is this file."""
         return ImageRef(self.path, version=self.version)
 
 
 class _Folder(NamedTuple):
-    """A folder on the way: its real path, what keys in it start with, the real paths of those that led here,
-    how many of them were reached by a link, and the listings that its own is taken from.
-    """
-
-    path: str
-    prefix: str
-    lineage: frozenset[str]
-    links: int
-    listings: ListingsAhead
+    path: str  # real path
+    prefix: str  # of the keys in it
+    lineage: frozenset[str]  # real paths of the folders above it
+    links: int  # of the folders above it that were reached by a link
+    listings: ListingsAhead  # that has its own
 
 
 class Tree:
@@ -59,8 +49,9 @@ class Tree:
     Args:
         root: path of a folder.
         image_roots: further folders that links may lead into.
-        skip_dirs: absolute folders that are left out without a word.
-        passes_over: the reason to skip a file of a key and not look at it, or None; not asked of hidden ones.
+        skip_dirs: absolute folders that are left out silently.
+        passes_over: the reason to skip a file without looking at it, or None, by its key; hidden files never
+            get there.
     """
 
     def __init__(
@@ -76,18 +67,23 @@ class Tree:
         self._confinement = Confinement((path, *image_roots))
         self._passes_over = passes_over
 
+    @classmethod
+    def of(cls, config: SourceConfig, passes_over: Callable[[str], str | None] | None = None) -> Tree:
+        """The tree of an input that is a folder."""
+        return cls(config.input, config.image_roots, config.skip_dirs, passes_over)
+
     def files(
         self,
         prefix: str = "",
         on_listed: Callable[[list[Entry]], None] | None = None,
         keys: KeyRange = EVERYTHING,
     ) -> Iterator[TreeFile | Failure]:
-        """All files, and what cannot be looked at or is skipped (hidden, a loop of links).
+        """All files, and failures: what cannot be looked at, or is skipped (hidden, a loop of links).
 
         Args:
             prefix: key of the folder to begin in, ending in `/`; empty for the root.
-            on_listed: is given what is in that folder, once that is known and before any of it comes.
-            keys: what comes of them alone; other folders are not listed.
+            on_listed: is called with the entries of that folder before any of them is yielded.
+            keys: nothing else is yielded; folders outside are not listed.
         """
         folder = self._root
         for name in prefix.rstrip("/").split("/") if prefix else ():
@@ -120,7 +116,7 @@ class Tree:
         return self._file(self._root, Entry(name, path, status=found))
 
     def leaves_out(self, name: str) -> bool:
-        """Whether a folder of the root is hidden, or one of those that are left out without a word."""
+        """Whether a folder of the root is hidden, or one of those that are left out silently."""
         return is_hidden(name) or real_path(os.path.join(self._root.path, name)) in self._skip_dirs
 
     def enters(self, key: str) -> bool:
@@ -132,14 +128,14 @@ class Tree:
     def _visit(
         self, folder: _Folder, keys: KeyRange, on_listed: Callable[[list[Entry]], None] | None = None
     ) -> Iterator[TreeFile | Failure | _Folder]:
-        """What is in a folder; a folder in it is visited before the next item comes."""
+        # `files` visits a folder that is yielded before it takes the next item
         names = keys.within(folder.prefix)
         listed = folder.listings.entries(folder.path, names, is_whole=on_listed is not None)
         while True:
             try:
                 found = next(listed, None)
             except OSError as error:
-                yield failed(folder.prefix or "./", os_fault(error, "list"))
+                yield _failed(folder.prefix or "./", error)
                 return
             if found is None:
                 return
@@ -158,7 +154,6 @@ class Tree:
                         yield item
 
     def _to_visit(self, folder: _Folder, found: list[Entry], names: KeyRange) -> list[str]:
-        """Paths of the folders in a folder whose complete listings are requested ahead."""
         if not file_system(folder.path).has_latency:
             return []
         folders = (one for one in found if one.name.endswith("/") and names.within(one.name) == EVERYTHING)
@@ -166,7 +161,7 @@ class Tree:
         return [path for path in paths if path not in self._skip_dirs]
 
     def _subfolder(self, folder: _Folder, name: str, listings: ListingsAhead) -> _Folder | Failure | None:
-        """The folder `name`, what is wrong with it, or None where it is to be left out without a word."""
+        """The folder `name`, why it cannot be read, or None if it is left out silently."""
         prefix = f"{folder.prefix}{name}/"
         if not name:  # in an object store alone
             return failed(prefix, BadInput("list", "folder without a name", _NAMELESS))
@@ -176,10 +171,8 @@ class Tree:
         try:
             if file_system(path).is_link(path):
                 path, links = self._confinement.resolve(path, "list"), links + 1
-        except BadInput as fault:
-            return failed(prefix, fault)
-        except OSError as error:
-            return failed(prefix, os_fault(error, "list"))
+        except (BadInput, OSError) as error:
+            return _failed(prefix, error)
         if path in self._skip_dirs:
             return None
         if path in folder.lineage or links > _MAX_LINKED_FOLDERS:
@@ -196,7 +189,9 @@ class Tree:
             if not (key.isascii() or is_unicode(key)):
                 raise BadInput("list", "name is not UTF-8", "rename the file")
             return TreeFile(key, *located(entry, self._confinement))
-        except BadInput as fault:
-            return failed(key, fault)
-        except OSError as error:
-            return failed(key, os_fault(error, "list"))
+        except (BadInput, OSError) as error:
+            return _failed(key, error)
+
+
+def _failed(key: str, error: BadInput | OSError) -> Failure:
+    return failed(key, os_fault(error, "list") if isinstance(error, OSError) else error)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar, NamedTuple
 
 from recordmill.transforms.records import Annotations, BadInput, Failure, ImageRecord
-from recordmill.transforms.sources.archives.members import DAMAGED, Member, is_gzip, members_of
+from recordmill.transforms.sources.archives.members import DAMAGED, Member, is_gzip, tar_members, zip_members
 from recordmill.transforms.sources.config import SourceConfig, readable
 from recordmill.transforms.sources.names import (
     failed,
@@ -44,19 +44,12 @@ _DEPTH = _WRAPPERS + 2  # levels of folders in an archive that matter: wrappers,
 
 
 class Archive(NamedTuple):
-    """One archive of the input.
+    """One archive of the input."""
 
-    Attributes:
-        path: real path, or URI.
-        prefix: what keys of its members start with: empty where it is the complete input.
-        split: named by the archive, or by a folder that it is in.
-        version: of the file, as of `Status`.
-    """
-
-    path: str
-    prefix: str
-    split: str | None
-    version: int
+    path: str  # a real one, or a URI
+    prefix: str  # of the keys of its members; empty if it is the input
+    split: str | None  # in its name, or that of a folder around it
+    version: int  # as of `Status`
 
     @property
     def name(self) -> str:
@@ -64,43 +57,44 @@ class Archive(NamedTuple):
         return printable(self.path.rpartition("/")[2])
 
     def members(self, spool: Spool | None = None) -> Iterator[Member | Failure]:
-        """As `members_of`."""
-        return members_of(self.path, self.prefix, spool)
+        """The files in it, in its order, and members that are not read. Raises BadInput if it is no ZIP file.
+
+        References to the members of a gzip archive need a spool.
+        """
+        if self.path.lower().endswith(".zip"):
+            return zip_members(self.path, self.prefix)
+        return tar_members(self.path, self.prefix, spool)
 
 
 class ArchivesSource(Source):
-    """A source of images in archives: subclasses define `records`.
+    """A source of images in archives: subclasses define `records`."""
 
-    Attributes:
-        kinds: regular expression of the extensions, in lower case, of the archives.
-    """
-
-    kinds: ClassVar[str] = ".+"
+    kinds: ClassVar[str] = ".+"  # regular expression of the extensions, in lower case
 
     @abc.abstractmethod
     def records(
         self, config: SourceConfig, archive: Archive, members: Iterator[Member | Failure]
     ) -> Iterator[ImageRecord | Failure]:
-        """The records of one archive. Raises BadInput where it cannot be read at all."""
+        """The records of one archive. Raises BadInput if it cannot be read at all."""
 
     def check_input(self, config: SourceConfig) -> None:
         first = next((item for item in archives(config, self.kinds) if isinstance(item, Archive)), None)
         if first is None:
-            wanted = ".tar, .tar.gz, .tgz or .zip" if self.kinds == ".+" else ".tar, .tar.gz or .tgz"
+            kinds = ".tar, .tar.gz, .tgz or .zip" if self.kinds == ".+" else ".tar, .tar.gz or .tgz"
             raise ValueError(
-                f"--input is {config.input!r}: no file there is called {wanted}{left_out(config)}"
+                f"--input is {config.input!r}: no file there is called {kinds}{left_out(config)}"
             )
         if not is_file(config.input):
             return
         try:
-            for item in first.members():
-                if isinstance(item, Member):
-                    return
-                if item.reason == DAMAGED:
-                    raise BadInput("list", item.reason, item.detail)
+            members = (one for one in first.members() if isinstance(one, Member) or one.reason == DAMAGED)
+            found = next(members, None)
         except BadInput as fault:
-            raise ValueError(f"--input is {config.input!r}: {fault.reason} ({fault.detail})") from fault
-        raise ValueError(f"--input is {config.input!r}, an archive without a file in it")
+            found = failed("", fault)
+        if found is None:
+            raise ValueError(f"--input is {config.input!r}, an archive without a file in it")
+        if isinstance(found, Failure):
+            raise ValueError(f"--input is {config.input!r}: {found.reason} ({found.detail})")
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
         with readable("--input", config.input):
@@ -115,11 +109,10 @@ class ArchivesSource(Source):
         if isinstance(part, Failure):
             yield part
             return
-        with contextlib.ExitStack() as stack:
-            spool = None
-            if is_gzip(part.path):
-                # By the key too: what is taken of an archive that has two, by a link, differs between them.
-                spool = stack.enter_context(Spool(scratch, f"{part.path}\0{part.prefix}", part.version))
+        # An archive that a link gives a second prefix has a spool for each: their members may differ.
+        name = f"{part.path}\0{part.prefix}"
+        spool = Spool(scratch, name, part.version) if is_gzip(part.path) else None
+        with spool or contextlib.nullcontext():
             try:
                 yield from self.records(config, part, part.members(spool))
             except BadInput as fault:
@@ -167,12 +160,7 @@ class ArchiveSource(ArchivesSource):
 
 
 def archives(config: SourceConfig, kinds: str = ".+") -> Iterator[Archive | Failure]:
-    """The archives of a call, and what else lies there.
-
-    Args:
-        config: of the source.
-        kinds: regular expression of the extensions, in lower case, that are wanted.
-    """
+    """The archives of a call, with extensions that match `kinds`, and failures for other files."""
     if is_file(config.input):
         path = real_path(config.input)
         if _matches(path, kinds) is None:
@@ -180,7 +168,7 @@ def archives(config: SourceConfig, kinds: str = ".+") -> Iterator[Archive | Fail
         else:
             yield Archive(path, "", _split_of(config.input.rpartition("/")[2]), status_of(path).version)
         return
-    for file in Tree(config.input, config.image_roots, config.skip_dirs).files():
+    for file in Tree.of(config).files():
         if isinstance(file, Failure):
             yield file
         elif (match := _matches(file.key, kinds)) is None:
@@ -205,11 +193,9 @@ def _split_of(key: str) -> str | None:
 
 def first_names(archive: Archive, most: int = _FIRST_MEMBERS) -> list[str]:
     """Names of an archive's first members; none where it is no archive."""
-    try:
-        found = itertools.islice(archive.members(), most)
-        return [item.name for item in found if not isinstance(item, Failure)]
-    except BadInput:
-        return []
+    with contextlib.suppress(BadInput):
+        return [item.name for item in itertools.islice(archive.members(), most) if isinstance(item, Member)]
+    return []
 
 
 def first_bytes(archive: Archive, name: str) -> bytes:
@@ -222,10 +208,7 @@ def first_bytes(archive: Archive, name: str) -> bytes:
 
 
 def _layout(members: Iterator[Member | Failure]) -> tuple[int, bool]:
-    """How many folders of an archive hold all its images, and whether those below are splits.
-
-    Holds the names of the folders alone.
-    """
+    """How many folders of an archive hold all its images, and whether those below are splits."""
     folders = collections.Counter(
         tuple(item.name.split("/")[:-1][:_DEPTH])
         for item in members
@@ -240,11 +223,7 @@ def _is_wrapper(folders: Mapping[tuple[str, ...], int], level: int) -> bool:
     """Whether one folder at a level holds all images, and is neither a split nor a label.
 
     Such a folder holds folders and no image itself, or fewer images than folders with images, or it has a
-    name such as `images`.
-
-    Args:
-        folders: number of images directly in each folder.
-        level: of the folder.
+    name such as `images`. `folders` has the number of images directly in each folder.
     """
     names = {parts[level] if len(parts) > level else "" for parts in folders}
     if level == _WRAPPERS or len(names) != 1:

@@ -49,21 +49,16 @@ _LONGEST_EXTRA = 0xFFFF
 _ENCRYPTED, _UTF8 = 0x1, 0x800
 _FAT = 0  # the system that Windows' own tools say they pack on
 
+_Stream = gzip.GzipFile | io.BufferedReader
+
 
 class Member(NamedTuple):
-    """A file in an archive.
+    """A file in an archive; of a tar, `ref` and `data` are called before the next member is listed."""
 
-    Attributes:
-        name: path in the archive, with `/` between parts.
-        size: bytes, unpacked.
-        ref: returns where its bytes are; called before the next member comes.
-        data: returns its bytes; likewise, and of a tar alone.
-    """
-
-    name: str
-    size: int
+    name: str  # path in the archive, with `/` between parts
+    size: int  # bytes, unpacked
     ref: Callable[[], ImageRef]
-    data: Callable[[], bytes] = bytes
+    data: Callable[[], bytes] = bytes  # of a tar only
 
 
 def is_gzip(path: str) -> bool:
@@ -71,25 +66,8 @@ def is_gzip(path: str) -> bool:
     return path.lower().endswith((".gz", ".tgz"))
 
 
-def members_of(path: str, prefix: str, spool: Spool | None = None) -> Iterator[Member | Failure]:
-    """The files in an archive, in its order, and other members that are not read.
-
-    Args:
-        path: absolute, or a URI.
-        prefix: what keys of failures start with.
-        spool: takes the members of a gzip archive whose `ref` is called.
-
-    Yields:
-        Up to where a tar is damaged; then a failure that says so.
-
-    Raises:
-        BadInput: stage `list`, `not a ZIP file`.
-    """
-    return _zip_members(path, prefix) if path.lower().endswith(".zip") else _tar_members(path, prefix, spool)
-
-
 def _member_name(name: str) -> str:
-    """The path of a member, tidied. Raises BadInput, stage `list`."""
+    """The path of a member, tidied; empty parts and `.` are left out. Raises BadInput, stage `list`."""
     parts = name.split("/")
     if not name or _OUTWARD.search(name) or ".." in parts:
         raise BadInput("list", "outside the archive", f"a member is called {printable(name)!r}")
@@ -98,11 +76,11 @@ def _member_name(name: str) -> str:
     return "/".join(part for part in parts if part not in ("", "."))
 
 
-def _is_hidden(name: str) -> bool:
-    return any(map(is_hidden, name.split("/")))
+def tar_members(path: str, prefix: str, spool: Spool | None) -> Iterator[Member | Failure]:
+    """The files in a tar, in its order, and other members that are not read; a failure where it is damaged.
 
-
-def _tar_members(path: str, prefix: str, spool: Spool | None) -> Iterator[Member | Failure]:
+    Keys of failures start with `prefix`; `spool` takes the members of a gzip archive whose `ref` is called.
+    """
     with open_file(path) as stored:
         walk = _TarWalk(path, prefix, gzip.GzipFile(fileobj=stored) if is_gzip(path) else stored, spool)
         try:
@@ -111,41 +89,30 @@ def _tar_members(path: str, prefix: str, spool: Spool | None) -> Iterator[Member
             yield failed(prefix.rstrip("/") or path.rpartition("/")[2], walk.damage(error))
 
 
-class _Headers:
-    """What `tarfile` reads headers from, each of which it holds."""
-
-    def __init__(self, stream: gzip.GzipFile | io.BufferedReader) -> None:
-        self._stream = stream
-        self.seek, self.tell = stream.seek, stream.tell
-
-    def read(self, size: int, /) -> bytes:
-        if size > _LARGEST_HEADER:
-            raise tarfile.ReadError(f"a header has {size} bytes; up to {_LARGEST_HEADER} are read")
-        return self._stream.read(size)
-
-
 class _TarWalk:
     """One walk over an open tar."""
 
-    def __init__(
-        self, path: str, prefix: str, stream: gzip.GzipFile | io.BufferedReader, spool: Spool | None
-    ) -> None:
-        self._path = path
-        self._prefix = prefix
-        self._stream = stream
-        self._spool = spool
+    def __init__(self, path: str, prefix: str, stream: _Stream, spool: Spool | None) -> None:
+        self._path, self._prefix, self._spool = path, prefix, spool
+        self._stream, self.seek, self.tell = stream, stream.seek, stream.tell
         self._status = status_of(path)
-        self._extents: dict[str, tuple[int, int]] = {}
-        self._spooled: dict[int, ImageRef] = {}
-        self._at = 0
+        self._extents: dict[str, tuple[int, int]] = {}  # offset and size by name, for hard links
+        self._spooled: dict[int, ImageRef] = {}  # by offset
+        self._at = 0  # the offset of the last header
 
     def damage(self, error: Exception) -> BadInput:
         """What is wrong with the archive, and where."""
         return BadInput("list", DAMAGED, f"{self._path} at byte {self._at}: {error}; what is before is read")
 
+    def read(self, size: int, /) -> bytes:
+        """Reads headers for `tarfile`, which holds each."""
+        if size > _LARGEST_HEADER:
+            raise tarfile.ReadError(f"a header has {size} bytes; up to {_LARGEST_HEADER} are read")
+        return self._stream.read(size)
+
     def members(self) -> Iterator[Member | Failure]:
         """Walks the archive. Raises one of `_DAMAGE`."""
-        headers: Any = _Headers(self._stream)
+        headers: Any = self  # `read`, `seek` and `tell`
         archive = tarfile.TarFile(fileobj=headers, encoding="utf-8", errors="surrogateescape")
         while (info := archive.next()) is not None:
             self._at = info.offset
@@ -153,23 +120,17 @@ class _TarWalk:
             if not info.isdir():
                 yield self._item(info)
         self._at = archive.offset
-        self._check_end()
-
-    def _check_end(self) -> None:
-        """Raises one of `_DAMAGE` unless the archive ends where its members do: `tarfile` does not."""
-        self._stream.seek(self._at)
+        self._stream.seek(self._at)  # `tarfile` does not check that the archive ends here
         if self._stream.read(_BLOCK).strip(b"\0"):
             raise tarfile.ReadError("there is no header of a member")
-        if is_gzip(self._path):
-            for _ in range(_LONGEST_END // _CHUNK):
-                if not self._stream.read(_CHUNK):  # it has compared its checksum
-                    return
+        rest = (self._stream.read(_CHUNK) for _ in range(_LONGEST_END // _CHUNK))
+        if is_gzip(self._path) and all(rest):  # at its end, gzip compares the checksum
             raise tarfile.ReadError(f"more than {_LONGEST_END} bytes follow its last member")
 
     def _item(self, info: tarfile.TarInfo) -> Member | Failure:
         try:
             name = _member_name(info.name)
-            if _is_hidden(name):
+            if any(map(is_hidden, name.split("/"))):
                 return skipped(self._prefix + name, HIDDEN)
             offset, size = self._extent(info)
         except BadInput as fault:
@@ -180,7 +141,7 @@ class _TarWalk:
         return Member(name, size, lambda: self._ref(offset, size), lambda: self._data(offset, size))
 
     def _extent(self, info: tarfile.TarInfo) -> tuple[int, int]:
-        """Where a member's bytes are in the unpacked archive, and how many."""
+        """The offset of a member's bytes in the unpacked archive, and their number."""
         if info.issparse():
             raise BadInput("list", "sparse member", "pack it again without --sparse")
         if info.isreg():
@@ -215,22 +176,18 @@ class _TarWalk:
 
 @contextlib.contextmanager
 def naming_damage(fault: Callable[[str], Exception]) -> Iterator[None]:
-    """Makes another exception of what `zipfile` and `gzip` raise for the bytes of a file.
-
-    Args:
-        fault: makes it of what is wrong, in a line.
-    """
+    """Replaces what `zipfile` and `gzip` raise for damaged bytes: `fault` makes an exception of its text."""
     try:
         yield
-    except _DAMAGE as error:
-        raise fault(one_line(error)) from error
-    except OSError as error:  # of bz2 or gzip, or of seeking to where a directory says
-        if error.errno not in (None, errno.EINVAL):
+    except (*_DAMAGE, OSError) as error:
+        # without an errno, of bz2 or gzip; EINVAL, of seeking to the offset in a directory
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         raise fault(one_line(error)) from error
 
 
-def _zip_members(path: str, prefix: str) -> Iterator[Member | Failure]:
+def zip_members(path: str, prefix: str) -> Iterator[Member | Failure]:
+    """As `tar_members`. Raises BadInput, stage `list`, where it is not a ZIP file."""
     generation = status_of(path).generation
     with (
         open_file(path) as stream,
@@ -247,7 +204,7 @@ def _zip_members(path: str, prefix: str) -> Iterator[Member | Failure]:
             continue
         try:
             name = _member_name(stored)
-            if _is_hidden(name):
+            if any(map(is_hidden, name.split("/"))):
                 yield skipped(prefix + name, HIDDEN)
                 continue
             ref = _zip_ref(path, generation, info, ends[info.header_offset])

@@ -1,7 +1,7 @@
 """Source `webdataset`: tar shards whose adjacent members of one basename are a sample.
 
 The format is WebDataset's: `0001.jpg`, `0001.cls` and `0001.json` are the sample `0001`; what follows the
-first dot of a name tells what a member is. Nothing is extracted: references lead into the shards, but for
+first dot of a name is the kind of the member. Nothing is extracted: references lead into the shards, but for
 gzip, which is unpacked once.
 """
 
@@ -19,10 +19,7 @@ from recordmill.transforms.records import (
     ImageRef,
     MaskImage,
 )
-from recordmill.transforms.sources.archives.archive import (
-    Archive,
-    ArchivesSource,
-)
+from recordmill.transforms.sources.archives.archive import Archive, ArchivesSource
 from recordmill.transforms.sources.archives.members import DAMAGED, Member
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import failed, is_image_name, skipped
@@ -37,7 +34,6 @@ MASKS = ("seg.png", "mask.png")
 WITH_IMAGE = frozenset(("json", *_LABELS, *_CAPTIONS, *MASKS))
 _LARGEST_NAMED = 1 << 20  # bytes of a member with one of these extensions, and of any other one
 _LARGEST_OTHER = 64 << 10
-_NOT_READ = "member not read"
 
 
 class WebdatasetSource(ArchivesSource):
@@ -67,12 +63,12 @@ class WebdatasetSource(ArchivesSource):
                 return failed(archive.prefix + sample.name, fault)
             name, ref, size = sample.image
             key = archive.prefix + name
-            return selection.item(
-                key,
-                lambda: ImageRecord(
-                    key, ref, archive.split, _annotations(config, selection, key, sample), archive.name, size
-                ),
-            )
+
+            def make() -> ImageRecord:
+                annotations = _annotations(config, selection, key, sample)
+                return ImageRecord(key, ref, archive.split, annotations, archive.name, size)
+
+            return selection.item(key, make)
 
         sample: _Sample | None = None
         for member in members:
@@ -90,7 +86,7 @@ class WebdatasetSource(ArchivesSource):
                 sample = _Sample(name)
             try:
                 if (reason := sample.add(member, extension, takes_masks)) is not None:
-                    yield skipped(archive.prefix + member.name, _NOT_READ, reason)
+                    yield skipped(archive.prefix + member.name, "member not read", reason)
             except BadInput as fault:
                 yield failed(archive.prefix + member.name, fault)
         if sample is not None:
@@ -99,34 +95,27 @@ class WebdatasetSource(ArchivesSource):
 
 @dataclasses.dataclass(slots=True)
 class _Sample:
-    """Adjacent members of one basename, as far as they have come.
-
-    Attributes:
-        name: what their names start with.
-        image: name, bytes and size of its image.
-        mask: of its classes.
-        others: contents of the other members, by extension.
-    """
+    """Adjacent members whose names start with `name`, as far as they are listed."""
 
     name: str
-    image: tuple[str, ImageRef, int] | None = None
+    image: tuple[str, ImageRef, int] | None = None  # name, bytes and size
     mask: ImageRef | None = None
-    others: dict[str, bytes] = dataclasses.field(default_factory=dict)
+    others: dict[str, bytes] = dataclasses.field(default_factory=dict)  # contents by extension
 
     def add(self, member: Member, extension: str, takes_masks: bool) -> str | None:
         """Adds a member; returns why it is left out."""
         if extension in MASKS:
-            if takes_masks:
-                self.mask = member.ref()
-            return None if takes_masks else "--include_annotations=masks takes it"
-        if is_image_name(member.name):
+            if not takes_masks:
+                return "--include_annotations=masks takes it"
+            self.mask = member.ref()
+        elif is_image_name(member.name):
             if self.image is not None:
                 return f"the sample's image is {self.image[0]!r}"
             self.image = (member.name, member.ref(), member.size)
-            return None
-        if member.size > (_LARGEST_NAMED if extension in WITH_IMAGE else _LARGEST_OTHER):
+        elif member.size > (_LARGEST_NAMED if extension in WITH_IMAGE else _LARGEST_OTHER):
             return f"it has {member.size} bytes"
-        self.others[extension or "data"] = member.data()
+        else:
+            self.others[extension or "data"] = member.data()
         return None
 
 

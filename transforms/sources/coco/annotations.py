@@ -6,6 +6,7 @@ https://github.com/cocodataset/panopticapi. Functions raise BadInput for a value
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
@@ -38,8 +39,8 @@ class CocoClasses:
 
     def add(self, category: Any, file: str) -> None:
         """Takes an entry of `categories`. Raises JobError if it is invalid, or at odds with another file."""
-        number = category.get("id") if isinstance(category, dict) else None
-        name = category.get("name") if isinstance(category, dict) else None
+        found = category if isinstance(category, dict) else {}
+        number, name = found.get("id"), found.get("name")
         if not _is_category(number):
             raise JobError(f"{file!r} has a category without an id of 0 to 2**62: {str(category)[:100]}")
         if not isinstance(name, str) or not name or not is_unicode(name):
@@ -50,7 +51,7 @@ class CocoClasses:
                 f"the category {number} is {first!r} in {other!r} and {name!r} in {file!r}: "
                 "correct one of them, or convert them one by one with --annotations"
             )
-        if category.get("isthing") in (0, False):
+        if found.get("isthing") in (0, False):
             self._stuff.add(number)
 
     def names(self) -> ClassNames | None:
@@ -70,7 +71,7 @@ class CocoClasses:
         return category if self._repeated else self._found[category][0]
 
     def is_thing(self, category: int) -> bool:
-        """Whether a category is of things, as it is unless its file says otherwise."""
+        """Whether a category is of things; it is unless its file has it as stuff."""
         return category not in self._stuff
 
 
@@ -86,7 +87,7 @@ def object_of(annotation: Mapping[str, Any], classes: CocoClasses, taken: Sequen
 
 
 def merged(one: AnnotatedObject, other: AnnotatedObject) -> AnnotatedObject:
-    """An object that two files describe: what the first lacks comes from the second."""
+    """An object that two files describe: values that the first lacks come from the second."""
     return msgspec.structs.replace(
         one,
         mask=other.mask if one.mask is None else one.mask,
@@ -122,9 +123,10 @@ def segments_of(annotation: Mapping[str, Any], classes: CocoClasses) -> tuple[Se
 def _box(box: object) -> Box | None:
     if box is None or box == []:
         return None
-    numbers = _numbers(box)
-    if numbers is None or len(numbers) != 4:
-        raise _bad("bounding box is not four numbers", box)
+    reason = "bounding box is not four numbers"
+    numbers = _numbers(box, reason)
+    if len(numbers) != 4:
+        raise _bad(reason, box)
     x, y, width, height = numbers
     return Box(x, y, x + width, y + height)
 
@@ -138,12 +140,7 @@ def _mask(segmentation: object) -> Polygons | Rle | None:
         raise _bad("segmentation is neither polygons nor run lengths", segmentation)
     # some tools write the one polygon of an object without the list around it
     outlines = segmentation if isinstance(segmentation[0], list) else [segmentation]
-    polygons = []
-    for outline in outlines:
-        numbers = _numbers(outline)
-        if numbers is None or len(numbers) % 2:
-            raise _bad("polygon is not pairs of numbers", outline)
-        polygons.append(numbers)
+    polygons = [_numbers(outline, "polygon is not pairs of numbers", 2) for outline in outlines]
     return tuple(filter(None, polygons)) or None
 
 
@@ -165,9 +162,7 @@ def _rle(segmentation: Mapping[str, Any]) -> Rle:
 def _keypoints(values: object) -> tuple[tuple[float, float, int], ...]:
     if not values:
         return ()
-    numbers = _numbers(values)
-    if numbers is None or len(numbers) % 3:
-        raise _bad("key points are not x, y and visibility", values)
+    numbers = _numbers(values, "key points are not x, y and visibility", 3)
     points = []
     for x, y, visibility in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True):
         if visibility not in (0, 1, 2):
@@ -184,10 +179,7 @@ def _attributes(annotation: Mapping[str, Any]) -> dict[str, Scalar]:
             raise _bad("iscrowd is not 0 or 1", crowd)
         attributes["is_crowd"] = int(crowd)
     if area is not None:
-        numbers = _numbers([area])
-        if numbers is None:
-            raise _bad("area is not a number", area)
-        (attributes["area"],) = numbers
+        (attributes["area"],) = _numbers([area], "area is not a number")
     others = annotation.get("attributes")  # of CVAT and Datumaro
     for name, value in others.items() if isinstance(others, dict) else ():
         if isinstance(value, str | int | float) and name.strip():
@@ -197,15 +189,14 @@ def _attributes(annotation: Mapping[str, Any]) -> dict[str, Scalar]:
     return attributes
 
 
-def _numbers(values: object) -> tuple[float, ...] | None:
-    """A list of finite numbers; None where it is something else."""
-    if not isinstance(values, list) or not set(map(type, values)) <= {int, float}:
-        return None
-    try:
-        numbers = tuple(map(float, values))
-    except OverflowError:  # an integer that no float is near
-        return None
-    return numbers if all(map(math.isfinite, numbers)) else None
+def _numbers(values: object, reason: str, multiple: int = 1) -> tuple[float, ...]:
+    """A list of finite numbers, whose count is a multiple. Raises BadInput with the reason otherwise."""
+    if isinstance(values, list) and not len(values) % multiple and set(map(type, values)) <= {int, float}:
+        with contextlib.suppress(OverflowError):  # an integer that no float is near
+            numbers = tuple(map(float, values))
+            if all(map(math.isfinite, numbers)):
+                return numbers
+    raise _bad(reason, values)
 
 
 def _is_category(number: object) -> TypeGuard[int]:

@@ -1,4 +1,4 @@
-"""The annotation files of a COCO dataset: finding them, what kind and split they are of, reading them.
+"""The annotation files of a COCO dataset: finding them, their kinds and splits, reading them.
 
 Their JSON is read in one pass, an element of a list at a time: files may be larger than memory. The standard
 library's decoder, on a window of the text, takes half the time of a streaming parser, gives the same floats
@@ -7,7 +7,6 @@ as `json.load`, and locates a fault in the text.
 
 from __future__ import annotations
 
-import codecs
 import collections
 import dataclasses
 import io
@@ -42,7 +41,7 @@ _NAMED = re.compile(
     "(?:instances|person_keypoints|keypoints|captions|panoptic|stuff|labels|image_info)_(?P<split>.+)"
 )
 _ROBOFLOW = "_annotations.coco.json"
-_NO_SPLIT = "default"  # what CVAT and Datumaro call the images of a task that has no splits
+_NO_SPLIT = "default"  # CVAT's and Datumaro's name for the images of a task without splits
 _KIND_OF_KEY = {
     "segments_info": "panoptic",
     "caption": "captions",
@@ -82,8 +81,7 @@ def find_files(config: SourceConfig) -> tuple[list[CocoFile], list[Failure]]:
 
     Raises:
         OSError: the input cannot be looked at.
-        JobError: a file that has to be one is broken in its first bytes.
-        ValueError: a file that the call names is none.
+        JobError, ValueError: a file that has to be one is broken in its first bytes, or is none.
     """
     found: list[CocoFile] = []
     others: list[Failure] = []
@@ -122,20 +120,18 @@ def _json_files(config: SourceConfig) -> Iterator[tuple[str, str] | Failure]:
             continue
         inner = []
         for entry in listed:
-            is_inner = entry.name[-1] == "/"
-            if not (is_inner or extension_of(entry.name) == "json") or entry.name == "/":
+            name = entry.basename
+            if not name or is_hidden(name) or not is_unicode(name):
                 continue
-            if not is_unicode(entry.name) or is_hidden(entry.basename):
-                continue
-            if is_inner:
-                inner.append(entry.basename)
-                continue
-            try:
-                yield located(entry, confinement)[0], prefix + entry.name
-            except BadInput as fault:
-                yield failed(prefix + entry.name, fault)
-            except OSError as error:
-                yield failed(prefix + entry.name, os_fault(error, "list"))
+            if entry.name[-1] == "/":
+                inner.append(name)
+            elif extension_of(name) == "json":
+                try:
+                    yield located(entry, confinement)[0], prefix + name
+                except BadInput as fault:
+                    yield failed(prefix + name, fault)
+                except OSError as error:
+                    yield failed(prefix + name, os_fault(error, "list"))
         if prefix.count("/") == _DEPTH:
             continue
         for name in sorted(inner, key=lambda name: (name.lower() not in _LIKELY_FOLDERS, name)):
@@ -146,15 +142,11 @@ def _json_files(config: SourceConfig) -> Iterator[tuple[str, str] | Failure]:
 
 
 def kind_of(path: str, must_be: bool) -> str | None:
-    """The kind of an annotation file by its first megabyte, and else by its name; None where it is none.
-
-    Args:
-        path: of a JSON file.
-        must_be: a broken one is an error.
+    """The kind of a JSON file by its first megabyte, and else by its name; None if it has no annotations.
 
     Raises:
         OSError: it cannot be read.
-        JobError: it is broken, and must not be.
+        JobError: it `must_be` one, and is broken.
     """
     with open_file(path) as stream:
         data = stream.read(_PEEKED)
@@ -223,10 +215,9 @@ class JsonSections:
     """The lists at the top of the JSON object in a file; `lists` has the keys of those read so far."""
 
     def __init__(self, stream: BinaryIO, path: str, chunk: int = _CHUNK) -> None:
-        self._stream = stream
+        self._stream = io.TextIOWrapper(stream, "utf-8-sig", newline="")
         self._path = path
         self._chunk = chunk
-        self._decode_bytes = codecs.getincrementaldecoder("utf-8-sig")()
         self._text = ""
         self._at = 0
         self._ended = False
@@ -294,7 +285,7 @@ class JsonSections:
             except (ValueError, RecursionError) as error:
                 raise self._fault("a value is nested too deeply, or too long a number", self._at) from error
             else:
-                # a number at the end of what is read may go on, at worst with `e-1`
+                # a number at the end of the text may go on, at worst with `e-1`
                 if end + _EXPONENT <= len(self._text) or not self._more():
                     text, self._at = self._text[self._at : end], end
                     return value, text
@@ -304,25 +295,22 @@ class JsonSections:
         held = len(self._text) - self._at
         if held > _LONGEST:
             raise self._fault(f"a value has more than {_LONGEST} characters", self._at)
-        while not self._ended:
-            data = self._stream.read(max(self._chunk, held))
-            self._ended = not data
-            try:
-                more = self._decode_bytes.decode(data, final=self._ended)
-            except UnicodeDecodeError as error:
-                raise self._fault("a byte is not UTF-8", len(self._text)) from error
-            if more:
-                self._passed += self._at
-                self._lines += self._text.count("\n", 0, self._at)
-                self._text = self._text[self._at :] + more
-                self._at = 0
-                return True
-        return False
+        try:
+            more = self._stream.read(max(self._chunk, held))
+        except UnicodeDecodeError as error:
+            raise self._fault("a byte is not UTF-8", len(self._text)) from error
+        self._ended = not more
+        if more:
+            self._passed += self._at
+            self._lines += self._text.count("\n", 0, self._at)
+            self._text = self._text[self._at :] + more
+            self._at = 0
+        return bool(more)
 
-    def _fault(self, what: str, at: int) -> JobError:
+    def _fault(self, fault: str, at: int) -> JobError:
         line = self._lines + self._text.count("\n", 0, at)
-        is_cut = self._ended and (at >= len(self._text.rstrip()) or what.startswith(_UNTERMINATED.lower()))
+        is_cut = self._ended and (at >= len(self._text.rstrip()) or fault.startswith(_UNTERMINATED.lower()))
         cut = "; it is cut off there" if is_cut else ""
         return JobError(
-            f"{self._path!r} is broken: {what}, at character {self._passed + at}, line {line}{cut}"
+            f"{self._path!r} is broken: {fault}, at character {self._passed + at}, line {line}{cut}"
         )

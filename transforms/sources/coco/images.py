@@ -38,9 +38,7 @@ class CocoImages:
         self._skip_dirs = frozenset(map(real_path, config.skip_dirs))
         self._roots = (self._root, *self._image_roots, *dict.fromkeys(file.folder for file in files))
         self._confinement = Confinement(self._roots)
-        self._written: dict[str | None, dict[str, None]] = {}
-        for file in files:
-            self._written.setdefault(file.split, {})[file.written_split] = None
+        self._files = files
         self._is_folder = functools.cache(is_folder)
         self._other_names = functools.cache(_other_names)
         self._bases = functools.cache(self._existing)
@@ -137,7 +135,8 @@ class CocoImages:
         roots = dict.fromkeys((file.folder, self._root, *self._above(file), *self._image_roots))
         yield from roots
         # files of one split may name it with and without its year
-        for split in dict.fromkeys((file.written_split, *self._written[file.split], file.split)):
+        written = (one.written_split for one in self._files if one.split == file.split)
+        for split in dict.fromkeys((file.written_split, *written, file.split)):
             for root in roots if split else ():
                 yield from (f"{root}/{folder}/{split}" for folder in _IMAGE_FOLDERS)
                 yield from (f"{root}/{split}", *(f"{root}/{split}/{folder}" for folder in _IMAGE_FOLDERS))
@@ -164,7 +163,6 @@ def _checked(name: str) -> str:
 
 
 def _other_names(folder: str) -> list[str]:
-    """Names in a folder that are not those of images."""
     try:
         names = names_in(folder, _LISTED)
     except OSError as error:

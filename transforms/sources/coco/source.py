@@ -40,12 +40,7 @@ from recordmill.transforms.sources.coco.files import CocoFile, Element, JsonSect
 from recordmill.transforms.sources.coco.images import CocoImages
 from recordmill.transforms.sources.config import ANNOTATIONS, SourceConfig, readable
 from recordmill.transforms.sources.entries_by_image import EntriesByImage
-from recordmill.transforms.sources.names import (
-    failed,
-    is_unicode,
-    printable,
-    split_of_folders,
-)
+from recordmill.transforms.sources.names import failed, is_unicode, printable, split_of_folders
 from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.source import Description, Item, Items, Source
@@ -119,17 +114,13 @@ class _Image:
     """An image that files of one split list; name, id and file are those of the first of them."""
 
     name: str
+    key: str
     source_id: int | str
     file: CocoFile
     found: LocatedFile | BadInput
     size: tuple[int, int] | None  # (height, width)
     features: Mapping[str, FeatureValue]
-    fault: BadInput | None = None
     numbers: tuple[int, ...] = ()  # on disk, one for each file that has annotations of it
-
-    @property
-    def key(self) -> str:
-        return printable(self.name) if isinstance(self.found, BadInput) else self.found.key
 
 
 class _Reading:
@@ -144,11 +135,11 @@ class _Reading:
         self._entries = entries
         self._images: list[_Image] = []
         self._rows: dict[str, int] = {}  # of the images of a split, by key
+        # Image ids of each file are numbered as they are met, in annotations too:
         self._starts: list[int] = []  # the first number of each file
-        # Of the file that is read. Image ids are numbered as they are met, in annotations too:
-        self._numbers: dict[int | str, int] = {}
-        self._row_of = array("i")  # by that number; -1 where the image is not listed yet
-        self._listed: dict[int, int | str] = {}  # image ids by row
+        self._row_of = array("i")  # by number; -1 where the image is not listed yet
+        self._numbers: dict[int | str, int] = {}  # of the file that is read
+        self._listed: dict[int, int | str] = {}  # its image ids by row
 
     def items(self) -> Iterator[Item]:
         keys = []
@@ -164,10 +155,10 @@ class _Reading:
         yield from self._finder.unlisted(keys, self._selection)
 
     def _read(self, file: CocoFile) -> Iterator[Failure]:
-        """Reads a file, its sections in any order; yields what belongs to no image."""
-        start = self._starts[-1] + len(self._row_of) if self._starts else 0
+        """Reads a file, its sections in any order; yields entries of no image."""
+        start = len(self._row_of)
         self._starts.append(start)
-        self._numbers, self._row_of, self._listed = {}, array("i"), {}
+        self._numbers, self._listed = {}, {}
         counts: collections.Counter[str] = collections.Counter()
         with open_file(file.path) as stream:
             for element in JsonSections(stream, file.path).elements():
@@ -176,26 +167,23 @@ class _Reading:
                     if element.section == "images":
                         self._add_image(file, element.value)
                     elif element.section == "annotations":
-                        number = start + self._number(_id_in(element.value, "annotation", "image_id"))
+                        number = self._number(_id_in(element.value, "annotation", "image_id"))
                         self._entries.add(number, _kept(element, self._include))
                     elif element.section == "categories":
                         self._classes.add(element.value, file.name)
                 except BadInput as fault:
                     name = _named(element.section, element.value, f"number {counts[element.section]}")
                     yield failed(f"{file.name}:{name}", fault)
-        without_image: list[int] = []
-        for number, row in enumerate(self._row_of, start):
-            if row < 0:
-                without_image += self._entries.offsets(number)
-            elif self._entries.has(number):
-                self._images[row].numbers += (number,)
-        for offset in sorted(without_image):
-            value = json.loads(self._entries.at(offset))
-            name = _named("annotations", value, f"of image {value['image_id']}")
-            detail = f"the file lists no image with the id {value['image_id']!r}"
-            yield failed(
-                f"{file.name}:{name}", BadInput("annotations", "annotation without its image", detail)
-            )
+        for number in range(start, len(self._row_of)):
+            row = self._row_of[number]
+            if row >= 0:
+                self._images[row].numbers += (number,) if self._entries.has(number) else ()
+                continue
+            for value in map(json.loads, self._entries.of(number)):
+                name = _named("annotations", value, f"of image {value['image_id']}")
+                detail = f"the file lists no image with the id {value['image_id']!r}"
+                missing = BadInput("annotations", "annotation without its image", detail)
+                yield failed(f"{file.name}:{name}", missing)
 
     def _number(self, image: int | str) -> int:
         number = self._numbers.setdefault(image, len(self._row_of))
@@ -219,10 +207,10 @@ class _Reading:
         found: LocatedFile | BadInput
         try:
             found = self._finder.image(file, name)
-            key = found.key
+            key = unique = found.key
         except BadInput as fault:
-            found, key = fault, f"\0{name}"
-        row = self._rows.setdefault(key, len(self._images))
+            found, key, unique = fault, printable(name), f"\0{name}"
+        row = self._rows.setdefault(unique, len(self._images))
         if row in self._listed:
             detail = f"{name!r} has the ids {self._listed[row]!r} and {image_id!r}"
             raise BadInput("annotations", "image twice", detail)
@@ -235,12 +223,12 @@ class _Reading:
             if key not in _NOT_FEATURES and isinstance(item, str | int | float) and is_unicode(f"{key}{item}")
         }
         if row == len(self._images):
-            self._images.append(_Image(name, image_id, file, found, size, features or _NO_FEATURES))
+            self._images.append(_Image(name, key, image_id, file, found, size, features or _NO_FEATURES))
             return
         image = self._images[row]
-        if image.size and size and image.size != size:
+        if image.size and size and image.size != size and not isinstance(image.found, BadInput):
             sizes = " and ".join(f"{width} x {height}" for height, width in (image.size, size))
-            image.fault = BadInput("annotations", "annotation files disagree on the size", sizes)
+            image.found = BadInput("annotations", "annotation files disagree on the size", sizes)
         image.size = image.size or size
         if features:
             image.features = {**features, **image.features}
@@ -249,8 +237,6 @@ class _Reading:
         found = image.found
         if isinstance(found, BadInput):
             raise found
-        if image.fault is not None:
-            raise image.fault
         file = image.file
         ref = ImageRef(found.path, version=found.version)
         split = split_of_folders(found.key) if file.split is None else file.split

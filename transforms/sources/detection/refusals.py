@@ -17,8 +17,8 @@ from recordmill.transforms.flags import flag_with
 from recordmill.transforms.records import Failure
 from recordmill.transforms.sources.archives.archive import NOT_AN_ARCHIVE, Archive, archives, first_names
 from recordmill.transforms.sources.archives.members import is_gzip
+from recordmill.transforms.sources.class_tables import is_mask_of
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.masks.classes import is_mask_of
 from recordmill.transforms.sources.masks.match import (
     LOSSLESS,
     MASK_FOLDERS,
@@ -164,7 +164,7 @@ def _by_content(names: _Names) -> Iterator[_Finding]:
         images = (rf"(?<![\w.-]){re.escape(image)}(?![\w.-])" for image in names.images[:_ROWS])
         if any(re.search(image, row) for image in images for row in names.rows(key)):
             yield key, "names of images", _CONVERT
-    for key in names.of_kind("parquet", "pq"):
+    for key in itertools.islice(names.of_kind("parquet", "pq"), 1):
         path = look.path(key)
         with contextlib.suppress(ValueError, OSError):
             ParquetSource().check(SourceConfig("parquet", path, image_roots=(look.config.input,)))
@@ -223,10 +223,14 @@ def _masks_by_name(names: _Names) -> Iterator[_Finding]:
     """Folders with a name such as `masks`, most of whose files have the names of images in other folders."""
     if names.levels and all(map(_is_of_masks, names.levels)):
         yield next(iter(names.levels)), "masks, and their images are elsewhere", "give the folder around both"
-    keys = [joined(key, name) for key, level in names.levels.items() for name in level.images[:_STEMS]]
-    if (mask := _first_mask(keys)) is not None:
-        remedy = "--source masks reads PNG, GIF, BMP or TIFF; --mask_pattern says where they lie"
-        yield mask.rpartition("/")[0] or "./", "masks, judging by the names", remedy
+    stems = {key: list(map(name_stem, level.images[:_STEMS])) for key, level in names.levels.items()}
+    photos = {stem for key, found in stems.items() if not _is_of_masks(key) for stem in found}
+    for key in filter(_is_of_masks, stems):
+        first = stems[key][:_MASKS]
+        named = [stem for stem in first if any(base in photos for _, base in without_ending(stem))]
+        if 2 * len(named) > len(first):
+            remedy = "--source masks reads PNG, GIF, BMP or TIFF; --mask_pattern says where they lie"
+            yield key, "masks, judging by the names", remedy
 
 
 def _is_of_masks(key: str) -> bool:

@@ -35,7 +35,7 @@ from recordmill.transforms.sources.names import (
     is_split_name,
     stem_of,
 )
-from recordmill.transforms.sources.outline import Look, joined
+from recordmill.transforms.sources.outline import FIRST, Look, joined
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.files import is_file
 
@@ -86,7 +86,7 @@ idx = a_file(IDX_NAME, "{!r} is an IDX file by name")
 
 def numpy(look: Look) -> str | None:
     """Arrays, and no images."""
-    from recordmill.transforms.sources.arrays.numpy_arrays import is_named
+    from recordmill.transforms.sources.arrays import is_named
 
     arrays = [key for key in _without_images(look) if extension_of(key) in ("npy", "npz")]
     found = next((key for key in arrays if is_named(key) or len(arrays) == 1), None)
@@ -114,8 +114,8 @@ def parquet(look: Look) -> str | None:
 
 
 def _without_images(look: Look) -> dict[str, str]:
-    """The first files; none if there is an image by name among them."""
-    return {} if any(map(is_image_name, look.first)) else look.first
+    """The first files; none if one that can be read is an image by name."""
+    return {} if any(path and is_image_name(key) for key, path in look.first.items()) else look.first
 
 
 def webdataset(look: Look) -> str | None:
@@ -149,7 +149,9 @@ def _first_archive(look: Look, kinds: str = ".+") -> Archive | None:
     """The first archive among the first files; None if images lie there too."""
     from recordmill.transforms.sources.archives.archive import Archive, archives
 
-    first = itertools.islice(archives(look.config, kinds), len(_without_images(look)))
+    if not _without_images(look):
+        return None
+    first = itertools.islice(archives(look.config, kinds), FIRST)
     return next((item for item in first if isinstance(item, Archive)), None)
 
 
@@ -174,7 +176,7 @@ def coco(look: Look) -> str | None:
 
 def imagenet(look: Look) -> str | None:
     """Folders or images have ImageNet's names, or a list has images and the numbers of classes."""
-    from recordmill.transforms.sources.imagenet.layout import Layout, find_lists
+    from recordmill.transforms.sources.imagenet.layout import Layout
 
     if not look.is_folder:
         return None
@@ -183,7 +185,7 @@ def imagenet(look: Look) -> str | None:
         return f"it has folders named by synset, such as {min(layout.synsets)!r}"
     if layout.named:
         return f"{layout.named!r} is named as ILSVRC's images are"
-    found = next((one.key for one in find_lists(layout) if "/" not in one.key), None)
+    found = next((one.key for one in layout.lists() if "/" not in one.key), None)
     return found and f"{found!r} lists images and the numbers of their classes"
 
 
@@ -233,7 +235,7 @@ def _data_yaml(look: Look, name: str) -> str | None:
 def _label_with_image(look: Look, folder: str) -> str | None:
     """The key of a label file that belongs to an image, if the first texts are all label files."""
     from recordmill.transforms.sources.yolo.dataset import CLASS_FILES, LABEL_FOLDERS
-    from recordmill.transforms.sources.yolo.lines import is_label_text
+    from recordmill.transforms.sources.yolo.source import is_label_text
 
     around, _, last = folder.lower().rpartition("/")
     keys = (joined(folder, name) for name in look.names(folder))
@@ -264,7 +266,7 @@ def _label_with_image(look: Look, folder: str) -> str | None:
 
 def voc(look: Look) -> str | None:
     """XML of VOC, or masks in the folder for those of classes."""
-    from recordmill.transforms.sources.voc.tree import is_class_mask
+    from recordmill.transforms.sources.voc.source import is_class_mask
     from recordmill.transforms.sources.voc.xml import is_voc_xml
 
     for key in look.first_files(("xml", "png")):
@@ -291,7 +293,7 @@ labelme = a_head({"json": _labelme_json, "xml": _labelme_xml})
 
 def openimages(look: Look) -> str | None:
     """A CSV file with the name and the columns of one of Open Images."""
-    from recordmill.transforms.sources.openimages.files import csv_files
+    from recordmill.transforms.sources.openimages import csv_files
 
     for file in csv_files(look) if look.is_folder else ():
         try:
@@ -353,8 +355,8 @@ def frames(look: Look) -> str | None:
 
     why = None
     for key in look.first_files(IMAGE_EXTENSIONS, most=1):
-        names = look.names(key.rpartition("/")[0])
-        times = next((name for name in TIME_FILES if name in names), None)
+        files = (joined(key.rpartition("/")[0], name) for name in TIME_FILES)
+        times = next((file.rpartition("/")[2] for file in files if is_file(look.path(file))), None)
         if times is None:
             return None
         why = why or f"every folder of images has times, such as {key!r} in {times!r}"
@@ -377,13 +379,15 @@ def jsonl(look: Look) -> str | None:
 
 def sequence(look: Look) -> str | None:
     """The first line of JSON Lines has the two mappings of a sequence."""
-    from recordmill.transforms.sources.tables.manifest_sources import read_objects
     from recordmill.transforms.sources.tables.manifests import manifests
+    from recordmill.transforms.sources.tables.text_rows import read_objects
 
     path = _manifest(look, *_JSON_LINES)
     first = None
     with contextlib.suppress(OSError):  # the source of other JSON Lines says what is wrong
-        first = next((item for _, item in read_objects(manifests(look.config)[0])), None) if path else None
+        first = (
+            next((item for _, item in read_objects(manifests(look.config)[0].file)), None) if path else None
+        )
     is_sequence = isinstance(first, dict) and isinstance(first.get("feature_lists"), dict)
     return f"the first line of {path!r} has feature_lists" if is_sequence else None
 

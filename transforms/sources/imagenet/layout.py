@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import collections
 import io
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
-from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Failure
-from recordmill.transforms.sources.annotated_tree import NO_IMAGE
+from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Failure, JobError
 from recordmill.transforms.sources.imagenet.meta_mat import MatClass, read_meta_mat
 from recordmill.transforms.sources.names import (
     extension_of,
@@ -21,7 +19,8 @@ from recordmill.transforms.sources.names import (
     splits_in,
 )
 from recordmill.transforms.sources.outline import Look
-from recordmill.transforms.sources.tables.csv_cells import read_cells
+from recordmill.transforms.sources.pairs import ORPHAN
+from recordmill.transforms.sources.tables.text_rows import read_cells
 from recordmill.transforms.storage.files import open_file
 
 SYNSET = re.compile(r"n[0-9]{8}")
@@ -34,14 +33,10 @@ _ANNOTATION_FOLDERS = ("annotations", "annotation", "bbox", "bboxes", "bounding_
 _IMAGE_SETS = "imagesets"  # its lists number the images, not the classes
 _FOLDERS = 200
 _DEPTH = 6
-_CLASS_LISTS = (
-    "imagenet_lsvrc_2015_synsets.txt",
-    "synsets.txt",
-    "imagenet_synsets.txt",
-    "loc_synset_mapping.txt",
-    "synset_words.txt",
-    "wnids.txt",
-)
+_CLASS_LISTS = """
+    imagenet_lsvrc_2015_synsets.txt synsets.txt imagenet_synsets.txt loc_synset_mapping.txt synset_words.txt
+    wnids.txt
+"""
 _WORDS = ("loc_synset_mapping.txt", "synset_words.txt", "imagenet_metadata.txt", "words.txt")
 _ILSVRC_ORDER = "map_clsloc.txt"
 _META = "meta.mat"
@@ -56,6 +51,22 @@ _LONGEST_META = 16 << 20
 _LONGEST_LINE = 1 << 16
 
 
+class ListedRow(NamedTuple):
+    """A row of a list."""
+
+    path: str  # of an image
+    labels: tuple[str | int, ...]
+    objects: tuple[AnnotatedObject, ...]  # the box of Tiny ImageNet
+    line: int
+
+
+class ImageList(NamedTuple):
+    """A list of images and the numbers or synsets of their classes."""
+
+    key: str
+    split: str | None  # that its name has
+
+
 class Layout:
     """The first `most` folders, down to those of synsets; keys of folders are empty or end in `/`."""
 
@@ -68,17 +79,14 @@ class Layout:
         self.files: dict[str, str] = {}  # keys by name in lower case, of .txt, .csv and .mat near the root
         self.named = ""  # an image named as ILSVRC's are
         self.named_splits: set[str] = set()  # splits that only the names of such images have
-        self._waiting = collections.deque([""])
-        for _ in range(most):
-            if not self._waiting:
-                break
-            prefix = self._waiting.popleft()
+        waiting = [""]
+        for prefix in itertools.islice(waiting, most):
             is_in_split = any(map(is_split_name, prefix.split("/")))
             for name in look.names(prefix[:-1]):
                 if not name.endswith("/"):
                     self._note_file(prefix, name, is_in_split)
                 elif name[:-1] in look.folders(prefix[:-1]):
-                    self._note_folder(prefix, name[:-1], is_in_split)
+                    waiting += self._note_folder(prefix + name, name[:-1], is_in_split)
 
     def _note_file(self, prefix: str, name: str, is_in_split: bool) -> None:
         if extension_of(name) in ("txt", "csv", "mat"):
@@ -88,25 +96,75 @@ class Layout:
             if not is_in_split:
                 self.named_splits.add(match[1])
 
-    def _note_folder(self, prefix: str, name: str, is_in_split: bool) -> None:
-        key = f"{prefix}{name}/"
+    def _note_folder(self, key: str, name: str, is_in_split: bool) -> list[str]:
+        """Returns the key if the folder is to be looked into."""
         if SYNSET.fullmatch(name):
             self.synsets.add(name)
-            return
+            return []
         if (split := split_named(name)) is not None and not is_in_split:
             self.splits.setdefault(split, []).append(key)
         if name.lower() in _ANNOTATION_FOLDERS:
             self.annotations.append(key)
-        elif name.lower() != _IMAGE_SETS and key.count("/") < _DEPTH:
-            self._waiting.append(key)
+            return []
+        return [key] if name.lower() != _IMAGE_SETS and key.count("/") < _DEPTH else []
 
     def path(self, key: str) -> str:
         """The path of a file or folder by its key."""
         return f"{self.root}/{key}".rstrip("/")
 
-    def file(self, key: str) -> str:
-        """The real path of a file by its key. Raises OSError if that is outside the roots."""
-        return self.confinement.leads_to(self.path(key))
+    def open(self, key: str) -> BinaryIO:
+        """Opens a file by its key. Raises OSError if that is outside the roots."""
+        return open_file(self.confinement.leads_to(self.path(key)))
+
+    def lines(self, key: str) -> Iterator[str]:
+        """The lines of a text file. Raises JobError if it is not UTF-8 or has a very long line."""
+        try:
+            with io.TextIOWrapper(self.open(key), encoding="utf-8-sig") as stream:
+                while line := stream.readline(_LONGEST_LINE):
+                    if len(line) == _LONGEST_LINE:
+                        raise JobError(f"{key!r} has a line of more than {_LONGEST_LINE} characters")
+                    yield line
+        except UnicodeDecodeError as error:
+            raise JobError(f"{key!r} is not UTF-8: {error.reason}") from error
+
+    def rows(self, key: str) -> Iterator[ListedRow]:
+        """The rows of a list of images. Raises JobError or OSError if it cannot be read."""
+        for number, line in enumerate(self.lines(key), 1):
+            text, labels = line.strip(), list[str | int]()
+            while match := _LABEL.fullmatch(text):  # labels are at the end
+                text = match[1]
+                labels.insert(0, int(match[2]) if _NUMBER.fullmatch(match[2]) else match[2])
+            if not text:
+                continue
+            objects: tuple[AnnotatedObject, ...] = ()
+            synset, *numbers = labels or (0,)
+            if isinstance(synset, str) and len(numbers) == 4:
+                labels, objects = [synset], (AnnotatedObject(synset, Box(*map(float, numbers))),)
+            yield ListedRow(text.strip('"'), tuple(labels), objects, number)
+
+    def lists(self) -> list[ImageList]:
+        """The lists of images, by their names and their first lines."""
+        found = []
+        for name, key in sorted(self.files.items()):
+            stem = name.removesuffix(".txt")
+            is_named = is_split_name(stem) or stem.endswith("_map") or stem == _TINY
+            if stem != name and is_named and self._is_list(key):
+                splits = splits_in(stem)
+                found.append(ImageList(key, splits.pop() if len(splits) == 1 else None))
+        return found
+
+    def _is_list(self, key: str) -> bool:
+        """Whether the first rows have labels other than a running number, as ILSVRC's ImageSets have."""
+        try:
+            rows = list(itertools.islice(self.rows(key), 3))
+        except JobError:
+            return False
+        if not rows or not all(row.labels for row in rows):
+            return False
+        counts = all(row.labels == (row.line,) and not is_image_name(row.path) for row in rows)
+        return not (counts and len(rows) > 1) and all(
+            is_image_name(row.path) or ILSVRC_NAME.match(row.path) or SYNSET.match(row.path) for row in rows
+        )
 
 
 def split_of(key: str) -> str | None:
@@ -117,42 +175,10 @@ def split_of(key: str) -> str | None:
     return found
 
 
-class ListedRow(NamedTuple):
-    """A row of a list: path of an image, labels, the box of Tiny ImageNet, and the line number."""
-
-    path: str
-    labels: tuple[str | int, ...]
-    box: Box | None
-    line: int
-
-
-class ImageList(NamedTuple):
-    """A list of images and the numbers or synsets of their classes; its name may name a split."""
-
-    layout: Layout
-    key: str
-    split: str | None
-
-    def rows(self) -> Iterator[ListedRow]:
-        """The rows. Raises ValueError or OSError if the file cannot be read."""
-        for number, line in enumerate(_text_lines(self.layout, self.key), 1):
-            text, labels = line.strip(), list[str | int]()
-            while match := _LABEL.fullmatch(text):  # labels are at the end
-                text = match[1]
-                labels.insert(0, int(match[2]) if _NUMBER.fullmatch(match[2]) else match[2])
-            synset, *numbers = labels or (0,)
-            if text and isinstance(synset, str) and len(numbers) == 4:
-                yield ListedRow(text.strip('"'), (synset,), Box(*map(float, numbers)), number)
-            elif text:
-                yield ListedRow(text.strip('"'), tuple(labels), None, number)
-
-
 class _LabelFile:
     """The labels in a file by image, the rows that cannot be read, and the images that were not there."""
 
-    def __init__(
-        self, key: str, separator: str, rows: Mapping[Any, str], unread: Iterable[Failure] = ()
-    ) -> None:
+    def __init__(self, key: str, separator: str, rows: Mapping[Any, str], unread: Iterable[Failure]) -> None:
         self.key = key
         self.rows = rows
         self._separator = separator
@@ -171,45 +197,48 @@ class _LabelFile:
             yield Failure(self.key, "annotations", "ground truth without its images", skipped=True)
             return
         for image in sorted(self._unused):
-            yield Failure(f"{self.key}{self._separator}{image}", "annotations", NO_IMAGE)
+            yield Failure(f"{self.key}{self._separator}{image}", "annotations", ORPHAN)
 
 
 class Labels:
     """The classes and labels in all files but the XML.
 
-    Attributes:
-        listed_classes: in the order of their list; empty without a list.
-        classes: the same, or else all that folders and files name, sorted.
-        words: the display names of classes, by synset.
-        files: keys of the files that were read.
-
     Raises:
-        ValueError: a file cannot be used.
+        JobError: a file cannot be used.
     """
 
     def __init__(self, layout: Layout, lists: Sequence[ImageList]) -> None:
         self._layout = layout
-        self._files = layout.files
-        self._kit = self._read_kit()
-        names = sorted(self._files)
-        lists_of_classes = (*_CLASS_LISTS, *(one for one in names if re.fullmatch(r"synsets.*\.txt", one)))
-        class_list = next((self._files[one] for one in lists_of_classes if one in self._files), None)
+        files = layout.files
+        names = sorted(files)
+        class_lists = (*_CLASS_LISTS.split(), *(one for one in names if re.fullmatch(r"synsets.*\.txt", one)))
+        class_list = next((files[one] for one in class_lists if one in files), None)
+        # in the order of their list; empty without a list
         self.listed_classes = () if class_list is None else self._read_classes(class_list)
-        truths = (self._read_truth(self._files[one]) for one in names if _TRUTH.fullmatch(one))
-        self._truth = next(truths, _LabelFile("", "", {}))
-        self._solutions = [self._read_solution(self._files[one]) for one in names if _SOLUTION.fullmatch(one)]
-        self._label_files = [one for one in (self._truth, *self._solutions) if one.key]
+        kit = self._read_kit()
+        truths = (self._read_truth(files[one], kit) for one in names if _TRUTH.fullmatch(one))
+        self._truth = next(truths, None)
+        self._solutions = [self._read_solution(files[one]) for one in names if _SOLUTION.fullmatch(one)]
+        self._label_files = [one for one in (self._truth, *self._solutions) if one is not None]
         named = {text.partition(" ")[0] for file in self._label_files for text in file.rows.values()} - {""}
-        named.update(*(self._synsets_in(one) for one in lists))
+        named.update(*(self._synsets_in(one.key) for one in lists))
+        # the same, or else all that folders and files name, sorted
         self.classes = self.listed_classes or tuple(sorted(layout.synsets | named))
-        self.words = self._read_words()
-        used = {*map(self._files.get, (*_WORDS, _ILSVRC_ORDER, _META)), class_list}
+        self.words: dict[str, str] = {}  # names of classes for display, each from the first file that has it
+        texts = [self._synset_lines(files[name]) for name in _WORDS if name in files]
+        kit_texts = ((one.synset, one.words) for found in kit.values() for one in found)
+        classes = set(self.classes)
+        for synset, text in itertools.chain(*texts, kit_texts):
+            if synset in classes and text:
+                self.words.setdefault(synset, text)
+        used = {*map(files.get, (*_WORDS, _ILSVRC_ORDER, _META)), class_list}
+        # keys of the files that were read
         self.files = {*used, *(file.key for file in self._label_files), *(one.key for one in lists)}
 
     def true_label(self, name: str) -> str | None:
         """The synset of an image of the flat validation set. Raises BadInput if it has no line."""
         match = ILSVRC_NAME.match(name)
-        if not self._truth.key or match is None or match[1] != "val":
+        if self._truth is None or match is None or match[1] != "val":
             return None
         found = self._truth.take(int(match[2]))
         if found is None:
@@ -245,70 +274,70 @@ class Labels:
 
     def _synset_lines(self, key: str) -> Iterator[tuple[str, str]]:
         """The lines of a file: a synset and the text after it, or a name of another kind."""
-        for line in filter(None, map(str.strip, _text_lines(self._layout, key))):
+        for line in filter(None, map(str.strip, self._layout.lines(key))):
             first, *rest = line.split(maxsplit=1)
             yield (first, rest[0] if rest else "") if SYNSET.fullmatch(first) else (line, "")
 
     def _read_classes(self, key: str) -> tuple[str, ...]:
         classes = tuple(synset for synset, _ in self._synset_lines(key))
         if len(set(classes)) < len(classes) or not classes:
-            raise ValueError(f"{key!r} names {'a class twice' if classes else 'no class'}")
+            raise JobError(f"{key!r} names {'a class twice' if classes else 'no class'}")
         return classes
 
     def _read_kit(self) -> dict[str, list[MatClass]]:
         """The ids, synsets and words in `map_clsloc.txt` (`n02119789 1 kit_fox`) and `meta.mat`, by file."""
-        kit = {}
-        if (key := self._files.get(_ILSVRC_ORDER)) is not None:
-            rows = ((synset, *text.partition(" ")[::2]) for synset, text in self._synset_lines(key))
-            kit[key] = [
-                MatClass(int(number) if number.isdecimal() else 0, synset, words.replace("_", " "))
-                for synset, number, words in rows
-            ]
-        if (key := self._files.get(_META)) is not None:
-            with open_file(self._layout.file(key)) as stream:
+        kit: dict[str, list[MatClass]] = {}
+        if (key := self._layout.files.get(_ILSVRC_ORDER)) is not None:
+            kit[key] = []
+            for synset, text in self._synset_lines(key):
+                number, _, words = text.partition(" ")
+                one = MatClass(int(number) if number.isdecimal() else 0, synset, words.replace("_", " "))
+                kit[key].append(one)
+        if (key := self._layout.files.get(_META)) is not None:
+            with self._layout.open(key) as stream:
                 data = stream.read(_LONGEST_META)
             try:
                 kit[key] = read_meta_mat(data)
             except ValueError as error:
-                raise ValueError(f"{key!r}: {error}") from error
+                raise JobError(f"{key!r}: {error}") from error
         return kit
 
-    def _read_truth(self, key: str) -> _LabelFile:
-        lines = [line.strip() for line in _text_lines(self._layout, key)]
+    def _read_truth(self, key: str, kit: Mapping[str, list[MatClass]]) -> _LabelFile:
+        lines = [line.strip() for line in self._layout.lines(key)]
         while lines and not lines[-1]:
             lines.pop()
         if not all(map(SYNSET.fullmatch, lines)):
-            order = self._ilsvrc_order()
+            order = self._ilsvrc_order(kit)
             for at, line in enumerate(lines):
                 if not _NUMBER.fullmatch(line) or not 1 <= int(line) <= len(order):
                     allowed = f"1 to {len(order)}, or all synsets"
-                    raise ValueError(f"{key!r}, line {at + 1} is {line[:50]!r}; it may be {allowed}")
+                    raise JobError(f"{key!r}, line {at + 1} is {line[:50]!r}; it may be {allowed}")
                 lines[at] = order[int(line) - 1]
-        return _LabelFile(key, ":", dict(enumerate(lines, 1)))
+        return _LabelFile(key, ":", dict(enumerate(lines, 1)), ())
 
-    def _ilsvrc_order(self) -> tuple[str, ...]:
+    def _ilsvrc_order(self, kit: Mapping[str, list[MatClass]]) -> Sequence[str]:
         """The synsets in the order of ILSVRC's ids, from 1, which is not that of the alphabet."""
-        for key, found in self._kit.items():
+        for key, found in kit.items():
             if sorted(one.number for one in found) != list(range(1, len(found) + 1)):
-                raise ValueError(f"{key!r} has not the ids 1 to {len(found)}, each once")
-            return tuple(one.synset for one in sorted(found))
-        if list(self.listed_classes) != sorted(self.listed_classes):
-            return self.listed_classes
-        raise ValueError(
-            "the ground truth has ILSVRC's ids, which are not in the order of the alphabet; put beside it "
-            "meta.mat or map_clsloc.txt of the development kit, or take a ground truth of synsets "
-            "(imagenet_2012_validation_synset_labels.txt)"
-        )
+                raise JobError(f"{key!r} has not the ids 1 to {len(found)}, each once")
+            return [one.synset for one in sorted(found)]
+        if list(self.listed_classes) == sorted(self.listed_classes):
+            raise JobError(
+                "the ground truth has ILSVRC's ids, which are not in the order of the alphabet; put beside "
+                "it meta.mat or map_clsloc.txt of the development kit, or take a ground truth of synsets "
+                "(imagenet_2012_validation_synset_labels.txt)"
+            )
+        return self.listed_classes
 
     def _read_solution(self, key: str) -> _LabelFile:
-        rows = read_cells(_text_lines(self._layout, key))
+        rows = read_cells(self._layout.lines(key))
         if next(rows, (0, None))[1] != ["ImageId", "PredictionString"]:
-            raise ValueError(f"{key!r}: its first line is not ImageId,PredictionString")
+            raise JobError(f"{key!r}: its first line is not ImageId,PredictionString")
         found: dict[str, str] = {}
         unread = []
         for line, row in rows:
             if isinstance(row, BadInput):
-                raise ValueError(f"{key!r}, line {line}: {row.detail}")
+                raise JobError(f"{key!r}, line {line}: {row.detail}")
             if len(row) == 2 and row[0] not in found:
                 found[row[0]] = row[1]
             elif row:
@@ -316,64 +345,14 @@ class Labels:
                 unread.append(Failure(f"{key}:{line}", "annotations", reason, row[0]))
         return _LabelFile(key, ": ", found, unread)
 
-    def _synsets_in(self, one: ImageList) -> set[str]:
-        """The synsets in a list. Raises ValueError if its class numbers begin with 1."""
-        labels = {label for row in one.rows() for label in row.labels}
-        synsets = {label for label in labels if isinstance(label, str)}
+    def _synsets_in(self, key: str) -> set[str]:
+        """The synsets in a list. Raises JobError if its class numbers begin with 1."""
+        labels = {label for row in self._layout.rows(key) for label in row.labels}
         numbers = {label for label in labels if isinstance(label, int)}
         count = len(self.listed_classes)
         if count and numbers and 0 not in numbers and max(numbers) == count:
-            raise ValueError(
-                f"{one.key!r} has the class numbers {min(numbers)} to {max(numbers)}, and there are "
+            raise JobError(
+                f"{key!r} has the class numbers {min(numbers)} to {max(numbers)}, and there are "
                 f"{count} classes; the first one is 0: take 1 from each"
             )
-        return synsets
-
-    def _read_words(self) -> dict[str, str]:
-        """The display names of the classes: each from the first file that has it."""
-        classes, words = set(self.classes), dict[str, str]()
-        files = [self._synset_lines(self._files[name]) for name in _WORDS if name in self._files]
-        kit = ((one.synset, one.words) for found in self._kit.values() for one in found)
-        for synset, text in itertools.chain(*files, kit):
-            if synset in classes and text:
-                words.setdefault(synset, text)
-        return words
-
-
-def find_lists(layout: Layout) -> list[ImageList]:
-    """The lists of a tree, by their names and their first lines."""
-    found = []
-    for name, key in sorted(layout.files.items()):
-        stem = name.removesuffix(".txt")
-        if stem != name and (is_split_name(stem) or stem.endswith("_map") or stem == _TINY):
-            splits = splits_in(stem)
-            one = ImageList(layout, key, splits.pop() if len(splits) == 1 else None)
-            if _is_list(one):
-                found.append(one)
-    return found
-
-
-def _is_list(one: ImageList) -> bool:
-    """Whether the first rows have labels other than a running number, as ILSVRC's ImageSets have."""
-    try:
-        rows = list(itertools.islice(one.rows(), 3))
-    except ValueError:
-        return False
-    if not rows or not all(row.labels for row in rows):
-        return False
-    counts = all(row.labels == (row.line,) and not is_image_name(row.path) for row in rows)
-    return not (counts and len(rows) > 1) and all(
-        is_image_name(row.path) or ILSVRC_NAME.match(row.path) or SYNSET.match(row.path) for row in rows
-    )
-
-
-def _text_lines(layout: Layout, key: str) -> Iterator[str]:
-    """The lines of a text file. Raises ValueError if it is not UTF-8 or has a very long line."""
-    try:
-        with io.TextIOWrapper(open_file(layout.file(key)), encoding="utf-8-sig") as stream:
-            while line := stream.readline(_LONGEST_LINE):
-                if len(line) == _LONGEST_LINE:
-                    raise ValueError(f"{key!r} has a line of more than {_LONGEST_LINE} characters")
-                yield line
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{key!r} is not UTF-8: {error.reason}") from error
+        return {label for label in labels if isinstance(label, str)}

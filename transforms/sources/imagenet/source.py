@@ -6,24 +6,23 @@ of images and the numbers of their classes, as Caffe has them.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import msgspec
 
 from recordmill.transforms.records import (
-    AnnotatedObject,
     Annotations,
     BadInput,
     ClassNames,
     Failure,
     ImageRecord,
-    JobError,
+    ImageRef,
 )
-from recordmill.transforms.sources.annotated_tree import NO_ANNOTATIONS_FILE, NO_IMAGE, parsed
+from recordmill.transforms.sources.annotated_tree import NO_ANNOTATIONS_FILE, FileAnnotations, parsed
 from recordmill.transforms.sources.config import SourceConfig, readable
 from recordmill.transforms.sources.imagenet.layout import (
     ILSVRC_NAME,
@@ -31,8 +30,6 @@ from recordmill.transforms.sources.imagenet.layout import (
     ImageList,
     Labels,
     Layout,
-    ListedRow,
-    find_lists,
     split_of,
 )
 from recordmill.transforms.sources.names import (
@@ -44,6 +41,7 @@ from recordmill.transforms.sources.names import (
     skipped,
 )
 from recordmill.transforms.sources.outline import Look
+from recordmill.transforms.sources.pairs import ORPHAN
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.small_files import read_files
 from recordmill.transforms.sources.source import Description, Item, Items, Source
@@ -57,6 +55,7 @@ _EXTENSIONS = ("JPEG", "jpg", "jpeg", "png")
 _TRAIN_NAME = re.compile(r"(n[0-9]{8})_[0-9]+(?:_n[0-9]{8})?\.")
 
 _Labels = tuple[str | int, ...]
+_Found = tuple[ImageRecord | Failure, TreeFile | None]  # an image, and its XML
 
 
 class ImagenetSource(Source):
@@ -79,43 +78,26 @@ class ImagenetSource(Source):
 
     def check_input(self, config: SourceConfig) -> None:
         layout = Layout(Look(config))
-        lists = find_lists(layout)
+        lists = layout.lists()
         if not (layout.synsets or layout.named or lists):
             raise ValueError(
                 f"--input is {config.input!r}: there is no folder named by a synset (n01440764), no image "
                 "named as ILSVRC's (ILSVRC2012_val_00000001.JPEG), and no train.txt or val.txt of images and "
                 "class numbers; for other folders of classes see --source folder"
             )
-        try:
-            Labels(layout, lists)
-        except ValueError as error:
-            raise ValueError(f"--input is {config.input!r}: {error}") from error
+        Labels(layout, lists)
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         with readable("--input", config.input):
             layout = Layout(Look(config))
-            listed = {one.split for one in find_lists(layout) if one.split is not None}
+            listed = {one.split for one in layout.lists() if one.split is not None}
         return tuple(sorted({*layout.splits, *layout.named_splits, *listed}))
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("imagenet",)
 
     def items(self, config: SourceConfig, scratch: str) -> Items:
-        try:
-            listing = _Listing(config)
-        except ValueError as error:
-            raise JobError(f"{config.input!r}: {error}") from error
-        yield from listing.items()
-
-
-class _Found(NamedTuple):
-    """An image to convert: its row in a list, and its XML."""
-
-    file: TreeFile
-    row: ListedRow | None
-    split: str | None
-    xml: TreeFile | None
-    origin: str
+        yield from _Listing(config).items()
 
 
 class _Listing:
@@ -123,11 +105,11 @@ class _Listing:
 
     def __init__(self, config: SourceConfig) -> None:
         self._layout = Layout(Look(config))
-        self._lists = find_lists(self._layout)
+        self._lists = self._layout.lists()
         self._labels = Labels(self._layout, self._lists)
         self._selection = Selection(config)
         self._has_pattern = config.label_pattern is not None
-        self._tree = Tree(config.input, config.image_roots, config.skip_dirs)
+        self._tree = Tree.of(config)
         self._image_roots = tuple(map(real_path, config.image_roots))
         self._listed: dict[str, tuple[tuple[str | int, ...], str | None]] = {}
         self._xmls: dict[str, list[TreeFile]] = {}  # by stem, until their image is found
@@ -143,36 +125,36 @@ class _Listing:
         if labels.classes:
             yield ClassNames(dict(enumerate(labels.classes)), labels.words, optional=self._has_pattern)
         found = itertools.chain(*map(self._rows, self._lists), self._walked())
-        for one, data in read_files((one, one.xml if isinstance(one, _Found) else None) for one in found):
-            yield one if isinstance(one, Failure) else self._item(one, data)
-        for _, files in sorted(self._xmls.items()):
-            for file in files:
-                yield Failure(file.key, "annotations", NO_IMAGE)
+        for (one, xml), data in read_files((pair, pair[1]) for pair in found):
+            yield one if isinstance(one, Failure) else self._item(one, xml, data)
+        for file in itertools.chain.from_iterable(self._xmls[stem] for stem in sorted(self._xmls)):
+            yield Failure(file.key, "annotations", ORPHAN)
         yield from labels.unused()
 
-    def _rows(self, one: ImageList) -> Iterator[_Found | Failure]:
+    def _rows(self, listed: ImageList) -> Iterator[_Found]:
         """The images of a list, in its order."""
         layout = self._layout
-        roots = [layout.path(one.key.rpartition("/")[0]), layout.root]
-        splits = map(layout.path, layout.splits.get(one.split or "", []))
-        bases = tuple(
-            dict.fromkeys((*roots, *(f"{root}/images" for root in roots), *splits, *self._image_roots))
-        )
-        for row in one.rows():
-            origin = f"{one.key}, line {row.line}"
+        roots = [layout.path(listed.key.rpartition("/")[0]), layout.root]
+        roots += [f"{root}/images" for root in roots]
+        splits = map(layout.path, layout.splits.get(listed.split or "", []))
+        bases = tuple(dict.fromkeys((*roots, *splits, *self._image_roots)))
+        for row in layout.rows(listed.key):
+            origin = f"{listed.key}, line {row.line}"
             try:
-                located = self._locate(row.path, bases)
+                path, key, size, version = self._locate(row.path, bases)
             except BadInput as fault:
-                yield failed(f"{one.key}:{row.line}", BadInput("annotations", fault.reason, fault.detail))
+                fault.stage = "annotations"
+                yield failed(f"{listed.key}:{row.line}", fault), None
                 continue
-            key = printable(located.key)
-            label = (row.labels, one.split or split_of(key))
+            key = printable(key)
+            label = (row.labels, listed.split or split_of(key))
             first = self._listed.setdefault(key, label)
             if first is not label:
-                yield Failure(key, "annotations", "image listed twice", origin, skipped=first == label)
+                yield Failure(key, "annotations", "image listed twice", origin, skipped=first == label), None
                 continue
-            file = TreeFile(key, located.path, located.size, located.version)
-            yield _Found(file, row, label[1], self._take_xml(key), origin)
+            annotations = Annotations(row.labels, objects=row.objects)
+            image = ImageRef(path, version=version)
+            yield ImageRecord(key, image, label[1], annotations, origin, size), self._take_xml(key)
 
     def _locate(self, path: str, bases: tuple[str, ...]) -> LocatedFile:
         if is_image_name(path):
@@ -185,23 +167,22 @@ class _Listing:
                     raise
         raise BadInput("annotations", "not found", f"{path!r}, with the extensions {', '.join(_EXTENSIONS)}")
 
-    def _walked(self) -> Iterator[_Found | Failure]:
+    def _walked(self) -> Iterator[_Found]:
         """The images that are in no list, and other files."""
         for file in self._tree.files():
             if isinstance(file, Failure):
-                yield file
+                yield file, None
             elif is_image_name(file.key):
                 if file.key not in self._listed:
-                    yield _Found(file, None, split_of(file.key), self._take_xml(file.key), "")
+                    one = ImageRecord(file.key, file.ref, split_of(file.key), size=file.size)
+                    yield one, self._take_xml(file.key)
             elif file.key not in self._read:
-                yield skipped(
-                    file.key, _ELSEWHERE if extension_of(file.key) == "xml" else NO_ANNOTATIONS_FILE
-                )
+                is_xml = extension_of(file.key) == "xml"
+                yield skipped(file.key, _ELSEWHERE if is_xml else NO_ANNOTATIONS_FILE), None
 
     def _take_xml(self, image: str) -> TreeFile | None:
         """The XML with the name of an image, and of several the one in a folder of the same name."""
-        if not (found := self._xmls.get(name_stem(image))):
-            return None
+        found = self._xmls.get(name_stem(image), [])
         folder = os.path.basename(os.path.dirname(image))
         near = [file for file in found if os.path.basename(os.path.dirname(file.key)) == folder]
         if not near and len(found) != 1:
@@ -210,49 +191,48 @@ class _Listing:
         found.remove(taken)
         return taken
 
-    def _item(self, found: _Found, data: bytes | BadInput) -> Item:
-        key = found.file.key
+    def _item(self, one: ImageRecord, xml: TreeFile | None, data: bytes | BadInput) -> Item:
+        key = one.key
         try:
-            labels, solved = self._labels_of(found), self._labels.solved(name_stem(key))
+            labels, solved = self._labels_of(one), self._labels.solved(name_stem(key))
         except BadInput as fault:
             return failed(key, fault)
-        return self._selection.item(key, lambda: self._record(found, data, labels, solved))
 
-    def _record(
-        self, found: _Found, data: bytes | BadInput, labels: _Labels, objects: tuple[AnnotatedObject, ...]
-    ) -> ImageRecord | Failure:
-        key, row, size = found.file.key, found.row, None
-        if found.xml is not None:
-            xml = parsed(found.xml, data, read_voc_xml)
-            objects, size = tuple(_of_synset(one, labels) for one in xml.objects), xml.size
-        elif not objects and row is not None and row.box is not None:
-            objects = (AnnotatedObject(row.labels[0], row.box),)
-        boxed = {one.label for one in objects}
-        if not labels and len(boxed) == 1:
-            labels = tuple(boxed)
-        if not labels and not objects and found.split is None:
-            return skipped(key, "image without annotations")
-        annotations = Annotations(self._selection.labels(key, labels), objects=objects, size=size)
-        return ImageRecord(key, found.file.ref, found.split, annotations, found.origin, found.file.size)
+        def record() -> ImageRecord | Failure:
+            found = FileAnnotations(objects=solved or one.annotations.objects)
+            if xml is not None:
+                found = _with_synset(parsed(xml, data, read_voc_xml), labels)
+            objects = found.objects
+            boxed = tuple({one.label for one in objects})
+            taken = labels or (boxed if len(boxed) == 1 else ())
+            if not taken and not objects and one.split is None:
+                return skipped(key, "image without annotations")
+            annotations = Annotations(self._selection.labels(key, taken), objects=objects, size=found.size)
+            return msgspec.structs.replace(one, annotations=annotations)
 
-    def _labels_of(self, found: _Found) -> _Labels:
+        return self._selection.item(key, record)
+
+    def _labels_of(self, one: ImageRecord) -> _Labels:
         """The labels from the folder, else the list, the ground truth, or the name."""
-        *folders, name = found.file.key.split("/")
+        *folders, name = one.key.split("/")
+        label = next(filter(SYNSET.fullmatch, reversed(folders)), None)
         true = self._labels.true_label(name)
-        synset = next(filter(SYNSET.fullmatch, reversed(folders)), None)
-        if synset is not None:
-            return (synset,)
-        if found.row is not None and found.row.labels:
-            return tuple(map(self._labels.class_of, found.row.labels))
-        if true is not None:
-            return (true,)
-        if (match := ILSVRC_NAME.match(name)) is not None and match[3]:
-            return (match[3],)
-        return () if (match := _TRAIN_NAME.match(name)) is None else (match[1],)
+        if label is None and one.annotations.labels:
+            return tuple(map(self._labels.class_of, one.annotations.labels))
+        label = label or true
+        if label is None and (match := ILSVRC_NAME.match(name)):
+            label = match[3]
+        if label is None and (match := _TRAIN_NAME.match(name)):
+            label = match[1]
+        return () if label is None else (label,)
 
 
-def _of_synset(one: AnnotatedObject, labels: _Labels) -> AnnotatedObject:
-    """An object named by its synset; some files have the word instead, which means the image's synset."""
-    if len(labels) == 1 and SYNSET.fullmatch(str(labels[0])) and not SYNSET.fullmatch(str(one.label)):
-        return msgspec.structs.replace(one, label=labels[0])
-    return one
+def _with_synset(found: FileAnnotations, labels: _Labels) -> FileAnnotations:
+    """Annotations whose objects have synsets; some files have the word instead, which means the image's."""
+    if len(labels) != 1 or not SYNSET.fullmatch(str(labels[0])):
+        return found
+    objects = (
+        one if SYNSET.fullmatch(str(one.label)) else msgspec.structs.replace(one, label=labels[0])
+        for one in found.objects
+    )
+    return dataclasses.replace(found, objects=tuple(objects))

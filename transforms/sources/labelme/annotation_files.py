@@ -10,8 +10,8 @@ import binascii
 import io
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 from xml.etree.ElementTree import Element
 
 from recordmill.transforms.internal_errors import internal_errors
@@ -20,7 +20,8 @@ from recordmill.transforms.sources.annotated_tree import FileAnnotations, box_ar
 from recordmill.transforms.sources.class_tables import UNLABELLED
 from recordmill.transforms.sources.names import is_unicode
 from recordmill.transforms.sources.small_files import parse_xml
-from recordmill.transforms.sources.voc.xml import finite, text_of
+from recordmill.transforms.sources.tables.values import number_in
+from recordmill.transforms.sources.voc.xml import text_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,17 +35,6 @@ _RESERVED = frozenset(
 _OCCLUDED = {"yes": 1, "no": 0}  # of the web tool
 _MASK_MODES = ("1", "L", "P")
 _MOST_PIXELS = 100_000_000
-
-
-class _Shape(NamedTuple):
-    """A shape with an area; without an outline it is a mask, which is None if masks are not asked for."""
-
-    label: str
-    group: object
-    box: Box
-    outline: tuple[float, ...]
-    mask: Rle | None
-    attributes: Mapping[str, Scalar]
 
 
 @internal_errors("annotations")
@@ -63,20 +53,22 @@ def read_labelme_json(data: bytes, with_masks: bool) -> FileAnnotations:
         raise _not_labelme("it has no list of shapes")
     height, width = found.get("imageHeight"), found.get("imageWidth")
     size = (height, width) if _is_count(height) and _is_count(width) else None
-    kept, left = [], []
+    groups: dict[object, list[AnnotatedObject]] = {}  # of one label and one group_id
+    left = []
     for number, shape in enumerate(shapes):
-        read = _shape(shape, f"shape {number}", size, with_masks)
-        if isinstance(read, _Shape):
-            kept.append(read)
+        one = _shape(shape, f"shape {number}", size, with_masks)
+        if isinstance(one, AnnotatedObject):
+            group = shape.get("group_id")
+            own = ("alone", number) if group is None else ("group", repr(group))
+            groups.setdefault((own, one.label, isinstance(one.mask, tuple)), []).append(one)
         else:
-            left.append((number, *read))
+            left.append((number, *one))
     flags = _mapping(found.get("flags"), "flags")
     image_data = found.get("imageData")
     return FileAnnotations(
         filename=_text(found.get("imagePath") or "", "imagePath"),
-        folder="",
         size=size,
-        objects=tuple(_objects(kept, with_masks)),
+        objects=tuple(_joined(group, with_masks) for group in groups.values()),
         labels=tuple(_text(name, "a flag") for name, is_set in flags.items() if is_set is True),
         image_data=image_data if isinstance(image_data, str) and image_data else None,
         left=tuple(left),
@@ -93,8 +85,8 @@ def decoded(text: str) -> bytes:
 
 def _shape(
     shape: Any, where: str, size: tuple[int, int] | None, with_masks: bool
-) -> _Shape | tuple[str, str]:
-    """A shape; or why it is no object: reason, detail."""
+) -> AnnotatedObject | tuple[str, str]:
+    """The object in a shape, with its box, and its outline or mask; or why it is none: reason, detail."""
     if not isinstance(shape, dict):
         raise _not_labelme(f"{where} is no object")
     label = _text(shape.get("label"), f"{where}: label").strip()
@@ -112,17 +104,16 @@ def _shape(
         for name, is_set in _mapping(shape.get("flags"), f"{where}: flags").items()
         if isinstance(is_set, bool) and name not in _RESERVED and "/" not in name and is_unicode(name)
     }
-    group = shape.get("group_id")
     if kind == "mask" and len(points) >= 2:
         (x0, y0), (x1, y1) = points[:2]
         box = Box(min(x0, x1), min(y0, y1), max(x0, x1) + 1, max(y0, y1) + 1)
         text = _text(shape.get("mask") or "", f"{where}: mask")
-        rle = _mask(decoded(text), box, size, where) if with_masks else None
-        return _Shape(label, group, box, (), rle, attributes)
+        mask = _mask(decoded(text), box, size, where) if with_masks else None
+        return AnnotatedObject(label, box, mask, attributes=attributes)
     if kind not in _OUTLINES:
         raise _not_labelme(f"{where} is a {kind!r}, which is not known")
     outline = _outline(kind, points)
-    return _Shape(label, group, box_around((outline,)), outline, None, attributes)
+    return AnnotatedObject(label, box_around((outline,)), (outline,), attributes=attributes)
 
 
 def _outline(kind: str, points: list[tuple[float, float]]) -> tuple[float, ...]:
@@ -139,21 +130,15 @@ def _outline(kind: str, points: list[tuple[float, float]]) -> tuple[float, ...]:
     return tuple(value for point in points for value in point)
 
 
-def _objects(shapes: Iterable[_Shape], with_masks: bool) -> Iterable[AnnotatedObject]:
-    """One object of each shape, or of each group of shapes of one label."""
-    groups: dict[object, list[_Shape]] = {}
-    for number, shape in enumerate(shapes):
-        own = ("alone", number) if shape.group is None else ("group", repr(shape.group))
-        groups.setdefault((own, shape.label, not shape.outline), []).append(shape)
-    for group in groups.values():
-        label, outlines = group[0].label, tuple(shape.outline for shape in group)
-        attributes = {name: value for shape in reversed(group) for name, value in shape.attributes.items()}
-        if not with_masks:
-            box = box_around(tuple(tuple(shape.box) for shape in group))
-            yield AnnotatedObject(label, box, attributes=attributes)
-        else:
-            masks = [shape.mask for shape in group if shape.mask is not None]
-            yield AnnotatedObject(label, mask=_union(masks) if masks else outlines, attributes=attributes)
+def _joined(group: Sequence[AnnotatedObject], with_masks: bool) -> AnnotatedObject:
+    """The object of shapes that are all outlines, or all masks."""
+    attributes = {name: value for one in reversed(group) for name, value in one.attributes.items()}
+    if not with_masks:
+        box = box_around(tuple(one.box for one in group if one.box is not None))
+        return AnnotatedObject(group[0].label, box, attributes=attributes)
+    masks = [one.mask for one in group if isinstance(one.mask, Rle)]
+    outlines = tuple(outline for one in group if isinstance(one.mask, tuple) for outline in one.mask)
+    return AnnotatedObject(group[0].label, mask=_union(masks) if masks else outlines, attributes=attributes)
 
 
 def _points(points: Any, where: str) -> list[tuple[float, float]]:
@@ -258,17 +243,13 @@ def read_labelme_xml(data: bytes) -> FileAnnotations:
         raise _not_web_xml(f"its root is <{root.tag}>, not <annotation>")
     texts = [text_of(root, path) for path in ("imagesize/nrows", "imagesize/ncols")]
     height, width = (int(text) if text.isdecimal() else 0 for text in texts)
-    objects = (
+    objects = tuple(
         _web_object(element, f"object {number}")
         for number, element in enumerate(root.iterfind("object"), 1)
         if text_of(element, "deleted") != "1"
     )
-    return FileAnnotations(
-        text_of(root, "filename"),
-        text_of(root, "folder"),
-        (height, width) if height and width else None,
-        tuple(objects),
-    )
+    size = (height, width) if height and width else None
+    return FileAnnotations(text_of(root, "filename"), text_of(root, "folder"), size, objects)
 
 
 def _web_object(element: Element, where: str) -> AnnotatedObject:
@@ -278,7 +259,8 @@ def _web_object(element: Element, where: str) -> AnnotatedObject:
     occluded = _OCCLUDED.get(text_of(element, "occluded").lower())
     attributes = {} if occluded is None else {"occluded": occluded}
     if element.find("polygon") is not None:
-        outline = tuple(_web_outline(element, where))
+        points = element.iterfind("polygon/pt")
+        outline = tuple(_web_number(point, axis, where) for point in points for axis in "xy")
         if len(outline) < 6:
             raise _not_web_xml(f"{where} has a polygon of less than three points")
         return AnnotatedObject(label, box_around((outline,)), (outline,), attributes=attributes)
@@ -288,15 +270,9 @@ def _web_object(element: Element, where: str) -> AnnotatedObject:
     return AnnotatedObject(label, box, ImageRef(text_of(element, "segm/mask")), attributes=attributes)
 
 
-def _web_outline(element: Element, where: str) -> Iterator[float]:
-    for point in element.iterfind("polygon/pt"):
-        yield _web_number(point, "x", where)
-        yield _web_number(point, "y", where)
-
-
 def _web_number(element: Element, path: str, where: str) -> float:
     text = text_of(element, path)
-    if (value := finite(text)) is None:
+    if (value := number_in(text)) is None:
         raise _not_web_xml(f"{where}: {text!r} is not a number")
     return value
 

@@ -17,9 +17,9 @@ from recordmill.transforms.records import (
     ImageRef,
 )
 from recordmill.transforms.sources.annotated_tree import (
-    NO_IMAGE,
     AnnotatedTree,
     FileAnnotations,
+    check_has,
     parsed,
     split_folders,
     split_in,
@@ -39,7 +39,7 @@ from recordmill.transforms.sources.names import (
     normal_split,
     stem_of,
 )
-from recordmill.transforms.sources.outline import left_out
+from recordmill.transforms.sources.pairs import ORPHAN
 from recordmill.transforms.sources.small_files import read_files
 from recordmill.transforms.sources.source import Description, Items, Source
 from recordmill.transforms.sources.tree import TreeFile
@@ -69,22 +69,17 @@ class LabelmeSource(Source):
     needs_folder = True
 
     def check_input(self, config: SourceConfig) -> None:
-        if not _LabelmeTree(config).holds_annotations():
-            links = left_out(config)
-            raise ValueError(f"--input is {config.input!r}: there is no .json and no .xml in it{links}")
+        check_has(config, _is_annotation, ".json and no .xml in it")
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         with readable("--input", config.input):
-            tree = _LabelmeTree(config)
-            tree.walk()
-            return tuple(sorted(set(map(normal_split, tree.splits()))))
+            return tuple(sorted(set(map(normal_split, _LabelmeTree(config).splits))))
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("detection",)
 
     def items(self, config: SourceConfig, scratch: str) -> Items:
         tree = _LabelmeTree(config)
-        tree.walk()
         name = repr(dataclasses.replace(config, skip_dirs=()))  # other flags spool other images
         with Spool(scratch, name, tree.version()) as spool:
             yield from tree.items(spool)
@@ -99,14 +94,15 @@ class _LabelmeTree(AnnotatedTree):
         self._annotations: list[TreeFile] = []
         self._masks: dict[str, TreeFile] = {}  # of the web tool
         self._used_masks: set[str] = set()
-
-    def is_annotation(self, key: str) -> bool:
-        return extension_of(key) in ("json", "xml")
+        self.walk()
+        keys = [file.key for file in self._annotations]
+        # the split folders of the annotations, in the input or in Annotations
+        self.splits = split_folders(keys, (key.rpartition(f"{_ANNOTATIONS}/")[2] for key in keys))
 
     def add(self, file: TreeFile) -> str | None:
         *folders, name = file.key.split("/")
         is_png = extension_of(name) == "png"
-        if self.is_annotation(name):
+        if _is_annotation(name):
             self._annotations.append(file)
         elif name in _CLASS_FILES:
             self.class_files[file.key] = file
@@ -127,28 +123,23 @@ class _LabelmeTree(AnnotatedTree):
             digest.update(repr(key).encode())
         return int.from_bytes(digest.digest()[:7], "big")
 
-    def splits(self) -> tuple[str, ...]:
-        """The split folders of the annotations, in the input or in Annotations."""
-        keys = [file.key for file in self._annotations]
-        return split_folders(keys, (key.rpartition(f"{_ANNOTATIONS}/")[2] for key in keys))
-
     def items(self, spool: Spool) -> Items:
         """The classes, the records, and what is not converted."""
         if (classes := same_classes([*self.class_files.values()])) is not None:
             yield classes.names
         yield from self.unread
-        splits = self.splits()
         for file, data in read_files(((file, file) for file in self._annotations), _MAX_BYTES):
-            yield from self._file_items(file, data, split_in(file.key, splits), spool)
+            yield from self._file_items(file, data, spool)
         yield from self.unclaimed("image without annotations")
         reason = "mask of no object" if self._with_masks else "masks are not asked for"
         for key in sorted(self._masks.keys() - self._used_masks):
             yield Failure(key, "list", reason, skipped=True)
 
-    def _file_items(self, file: TreeFile, data: bytes | BadInput, split: str | None, spool: Spool) -> Items:
+    def _file_items(self, file: TreeFile, data: bytes | BadInput, spool: Spool) -> Items:
         is_json = extension_of(file.key) == "json"
+        read_json = functools.partial(read_labelme_json, with_masks=self._with_masks)
         try:
-            found = parsed(file, data, self._parse_json if is_json else read_labelme_xml)
+            found = parsed(file, data, read_json if is_json else read_labelme_xml)
         except BadInput as fault:
             above, below = _web_folders(file.key)
             folders = (folder_of(file.key), f"{above}Images/{below}")
@@ -156,10 +147,7 @@ class _LabelmeTree(AnnotatedTree):
             yield self.selection.item(key, functools.partial(fault.failure, key))
             return
         try:
-            if is_json:
-                item = self._json_item(file, found, split, spool)
-            else:
-                item = self._web_item(file, found, split)
+            item = self._item(file, found, is_json, spool)
         except BadInput as fault:
             yield fault.failure(fault.key or file.key)
             return
@@ -168,41 +156,37 @@ class _LabelmeTree(AnnotatedTree):
             for number, reason, detail in found.left:
                 yield Failure(f"{file.key}:shape {number}", "annotations", reason, detail, skipped=True)
 
-    def _parse_json(self, data: bytes) -> FileAnnotations:
-        return read_labelme_json(data, self._with_masks)
-
-    def _json_item(
-        self, file: TreeFile, found: FileAnnotations, split: str | None, spool: Spool
+    def _item(
+        self, file: TreeFile, found: FileAnnotations, is_json: bool, spool: Spool
     ) -> ImageRecord | Failure:
-        annotations = Annotations(found.labels, objects=found.objects, size=found.size, upright=True)
+        above, below = _web_folders(file.key)
+        folders = [folder_of(file.key)]
+        if not is_json:
+            folders = [f"{above}Images/{below}", f"{above}Images/{found.image_folder}", *folders]
+        image = None
         try:
-            image = self.find(found.filename, (folder_of(file.key),), name_stem(file.key))
+            image = self.find(found.filename, folders, name_stem(file.key))
         except BadInput:
             if found.image_data is None:
                 raise
-        else:
+        objects = tuple(self._stored(one, f"{above}Masks/{below}") for one in found.objects)
+        annotations = Annotations(found.labels, objects=objects, size=found.size, upright=is_json)
+        split = split_in(file.key, self.splits)
+        if image is not None:
             return self.record(image, file, split, annotations)
-        data = decoded(found.image_data)
+        data = decoded(found.image_data or "")
         extension = extension_of(found.filename.replace("\\", "/"))
         if not is_image_name(f"x.{extension}"):
             extension = next((name for magic, name in _MAGIC.items() if data.startswith(magic)), "png")
         key = f"{stem_of(file.key)}.{extension}"
         if not data:
-            raise BadInput("annotations", NO_IMAGE, "its imageData is empty", key)
+            raise BadInput("annotations", ORPHAN, "its imageData is empty", key)
         return self.selection.item(
             key, lambda: ImageRecord(key, spool.add(data), split, annotations, file.key, len(data))
         )
 
-    def _web_item(self, file: TreeFile, found: FileAnnotations, split: str | None) -> ImageRecord | Failure:
-        above, below = _web_folders(file.key)
-        folder = found.folder.replace("\\", "/").strip("/")
-        inner = f"{folder}/" if folder and ".." not in folder.split("/") else ""
-        folders = (f"{above}Images/{below}", f"{above}Images/{inner}", folder_of(file.key))
-        image = self.find(found.filename, folders, name_stem(file.key))
-        objects = tuple(self._web_object(one, f"{above}Masks/{below}") for one in found.objects)
-        return self.record(image, file, split, Annotations(objects=objects, size=found.size))
-
-    def _web_object(self, one: AnnotatedObject, folder: str) -> AnnotatedObject:
+    def _stored(self, one: AnnotatedObject, folder: str) -> AnnotatedObject:
+        """An object with its mask if masks are asked for, else with its box."""
         if not self._with_masks:
             return msgspec.structs.replace(one, mask=None)
         if not isinstance(one.mask, ImageRef):
@@ -212,6 +196,10 @@ class _LabelmeTree(AnnotatedTree):
             raise BadInput("annotations", "mask not found", key)
         self._used_masks.add(key)
         return msgspec.structs.replace(one, mask=self._masks[key].ref)
+
+
+def _is_annotation(key: str) -> bool:
+    return extension_of(key) in ("json", "xml")
 
 
 def _web_folders(key: str) -> tuple[str, str]:

@@ -8,10 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from recordmill.transforms.sources.names import extension_of, is_split_name, name_stem, stem_of
-from recordmill.transforms.sources.pairs import (
-    IMAGE_FOLDERS,
-    without_folder,
-)
+from recordmill.transforms.sources.pairs import IMAGE_FOLDERS, without_folder
 
 _MASK_FOLDERS = """
     masks mask labels label annotations annotation annot annots segmentationclass segmentationclasspng
@@ -74,15 +71,14 @@ def is_mask_folder(name: str) -> bool:
 
 
 def image_path(key: str) -> str:
-    """The path of an image without the folder that says it is one."""
+    """The path of an image without its folder of images."""
     return without_folder(stem_of(key), IMAGE_FOLDERS).removesuffix(_IMAGE_ENDING)
 
 
 class MaskPattern:
     """A path below the input with `{stem}`, `{name}` and `{folder}` of the image.
 
-    Raises:
-        ValueError: it names no image, or something else than these, or leads out of the input.
+    Raises ValueError if it names no image, or something else than these, or leads out of the input.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -125,27 +121,21 @@ def _token_regex(token: str) -> str:
 
 
 def match_masks(keys: Iterable[str], apart: Collection[str], pattern: MaskPattern | None) -> Matched:
-    """Divides files into images and masks, and pairs them.
-
-    Args:
-        keys: of image files.
-        apart: those of them that come from an image root.
-        pattern: of `--mask_pattern`.
-    """
+    """Divides image files into images and masks, and pairs them; files `apart` come from an image root."""
     every = list(keys)
+    inner = [key for key in every if key not in apart]
     if pattern is not None:
-        return _by_pattern(every, apart, pattern)
-    paths = {key: path for key in every if key not in apart and (path := mask_path(key)) is not None}
+        return _by_pattern(every, inner, pattern)
+    paths = {key: path for key in inner if (path := mask_path(key)) is not None}
     if not paths and apart:
-        paths = {key: stem_of(key) for key in every if key not in apart}
+        paths = {key: stem_of(key) for key in inner}
     if not paths:  # masks next to their images: `1_mask.png` where there is `1.jpg`
-        stems = {key: stem_of(key) for key in every}
-        known = set(stems.values())
-        lossless = (key for key in every if extension_of(key) in LOSSLESS)
+        stems = set(map(stem_of, every))
+        lossless = ((key, stem_of(key)) for key in every if extension_of(key) in LOSSLESS)
         paths = {
-            key: stems[key]
-            for key in lossless
-            if any(base in known for rank, base in without_ending(stems[key]) if rank)
+            key: stem
+            for key, stem in lossless
+            if any(base in stems for rank, base in without_ending(stem) if rank)
         }
     images = [key for key in every if key not in paths]
     matched = _by_paths({key: image_path(key) for key in images}, paths)
@@ -162,33 +152,28 @@ def without_ending(path: str) -> Iterator[tuple[int, str]]:
 
 def _by_paths(images: Mapping[str, str], masks: Mapping[str, str]) -> Matched:
     """Pairs by paths without folders and extensions; those of masks may have an ending."""
-    known = set(images.values())
-    found: dict[str, tuple[int, list[str]]] = {}
+    of_images = set(images.values())
+    ranked: dict[str, list[tuple[int, str]]] = {}
     orphans, others = [], {}
     for key, path in masks.items():
-        rank, base = next(((rank, base) for rank, base in without_ending(path) if base in known), (-1, ""))
-        if rank < 0:
-            if path.endswith(_OTHER):
-                others[key] = "not a mask of classes"
-            else:
-                orphans.append(key)
-            continue
-        best, chosen = found.setdefault(base, (rank, []))
-        if rank > best:
-            others[key] = "another mask of the same image"
-        elif rank == best:
-            chosen.append(key)
+        rank, base = next((one for one in without_ending(path) if one[1] in of_images), (-1, ""))
+        if rank >= 0:
+            ranked.setdefault(base, []).append((rank, key))
+        elif path.endswith(_OTHER):
+            others[key] = "not a mask of classes"
         else:
-            others.update(dict.fromkeys(chosen, "another mask of the same image"))
-            found[base] = rank, [key]
-    return Matched(
-        list(images), {key: found[path][1] for key, path in images.items() if path in found}, orphans, others
-    )
+            orphans.append(key)
+    for base, found in ranked.items():
+        best = min(found)[0]
+        others.update((key, "another mask of the same image") for rank, key in found if rank > best)
+        ranked[base] = [one for one in found if one[0] == best]
+    chosen = {key: [mask for _, mask in ranked[path]] for key, path in images.items() if path in ranked}
+    return Matched(list(images), chosen, orphans, others)
 
 
-def _by_pattern(keys: list[str], apart: Collection[str], pattern: MaskPattern) -> Matched:
-    masks = {key for key in keys if key not in apart and pattern.may_be_mask(key)}
+def _by_pattern(keys: list[str], inner: list[str], pattern: MaskPattern) -> Matched:
+    masks = set(filter(pattern.may_be_mask, inner))
     images = [key for key in keys if key not in masks]
     found = {key: [mask] for key in images if (mask := pattern.mask_of(key)) in masks and mask is not None}
-    used = {mask for (mask,) in found.values()}
-    return Matched(images, found, [key for key in keys if key in masks - used], {})
+    orphans = masks.difference(*found.values())
+    return Matched(images, found, [key for key in keys if key in orphans], {})

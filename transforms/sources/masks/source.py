@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import functools
 import heapq
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 
@@ -22,8 +23,8 @@ from recordmill.transforms.records import (
     JobError,
     MaskImage,
 )
+from recordmill.transforms.sources.class_tables import COLOR_FILES, NAME_FILES, MaskClasses, mask_classes
 from recordmill.transforms.sources.config import SourceConfig, readable
-from recordmill.transforms.sources.masks.classes import COLOR_FILES, NAME_FILES, MaskClasses, mask_classes
 from recordmill.transforms.sources.masks.match import LOSSLESS, MaskPattern, match_masks
 from recordmill.transforms.sources.names import (
     NOT_AN_IMAGE,
@@ -49,8 +50,7 @@ from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.source import Description, Items, Source
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.confinement import OUTSIDE, Confinement
-from recordmill.transforms.storage.file_system import file_system
-from recordmill.transforms.storage.files import is_file, names_in
+from recordmill.transforms.storage.files import names_in
 
 _LOOKED_AT = 8  # masks that show what the values of all are
 
@@ -73,18 +73,18 @@ class MasksSource(Source):
 
     def check_input(self, config: SourceConfig) -> None:
         if not _Masks(config).matched.masks:
-            remedy = links_outside(config) or (
-                "; put them in images/ and masks/ under the same names, or give the masks' path with "
-                "--mask_pattern"
+            remedy = (
+                "; put them in images/ and masks/ under the same names, or give --mask_pattern their path"
             )
-            raise ValueError(f"--input is {config.input!r}: no image has a mask{remedy}")
+            raise ValueError(
+                f"--input is {config.input!r}: no image has a mask{links_outside(config) or remedy}"
+            )
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         with readable("--input", config.input):
-            if lists := _split_lists(root_of(config)):
-                return tuple(sorted(set(lists.values())))
-            splits = {folder_split(image) for image in _Masks(config).matched.masks}
-            return tuple(sorted(filter(None, splits)))
+            splits = set(_split_lists(root_of(config)).values())
+            splits = splits or {split for key in _Masks(config).matched.masks if (split := folder_split(key))}
+            return tuple(sorted(splits))
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("segmentation",)
@@ -107,99 +107,83 @@ class MasksSource(Source):
             else:
                 yield selection.item(item.key, functools.partial(found.record, item, images_of))
         yield from (skipped(key, reason) for key, reason in matched.others.items())
-        for key in matched.orphans:
-            yield Failure(key, "annotations", ORPHAN, "no image has its name")
+        yield from (Failure(key, "annotations", ORPHAN, "no image has its name") for key in matched.orphans)
 
 
 class _Masks:
     """The files of an input, the masks of the images, and their classes.
 
-    Raises:
-        ValueError: a table of classes or a list is damaged, or lies outside the input.
+    Raises ValueError if a table of classes or a list is damaged, or lies outside the input.
     """
 
     def __init__(self, config: SourceConfig) -> None:
-        self._root = root_of(config)
+        root = root_of(config)
+        lists = _split_lists(root)
+        described = {*NAME_FILES, *COLOR_FILES, *lists}
         self.files: dict[str, TreeFile] = {}
         self.failures: list[Failure] = []
         apart: set[str] = set()
         others: list[str] = []
-        for item in input_files(config):
+        for folder, item in input_files(config):
             if isinstance(item, Failure):
                 self.failures.append(item)
             elif not is_image_name(item.key):
                 others.append(item.key)
             else:
                 self.files[item.key] = item
-                if config.image_roots and self._is_apart(item):
+                if folder != root:
                     apart.add(item.key)
         pattern = None if config.mask_pattern is None else MaskPattern(config.mask_pattern)
         self.matched = match_masks(self.files, apart, pattern)
-        lists = _split_lists(self._root)
-        used = {*NAME_FILES, *COLOR_FILES, *lists}
-        if outside := next((one for one in self.failures if one.key in used), None):
+        if outside := next((one for one in self.failures if one.key in described), None):
             raise ValueError(f"--input is {config.input!r}: {outside.key} is {outside.reason}")
-        leads_to = Confinement((self._root, *config.image_roots)).leads_to
-        self.sets = [ImageSet(lists[one], one, one, leads_to(f"{self._root}/{one}")) for one in lists]
+        leads_to = Confinement((root, *config.image_roots)).leads_to
+        self.sets = [ImageSet(split, name, name, leads_to(f"{root}/{name}")) for name, split in lists.items()]
+        self._listed_images = _by_listed_name(self.matched.images if lists else ())
+        self._listed_files = _by_listed_name(self.files if lists else ())
         self.classes = MaskClasses({})
         if self.matched.masks:
-            masks = (mask for found in self.matched.masks.values() for mask in found)
+            masks = itertools.chain.from_iterable(self.matched.masks.values())
             first = [self.files[mask].path for mask in heapq.nsmallest(_LOOKED_AT, masks)]
             try:
-                self.classes = mask_classes(self._root, leads_to, first)
+                self.classes = mask_classes(root, leads_to, first)
             except ValueError as error:
                 raise ValueError(f"--input is {config.input!r}: {error}") from error
         unread = (key for key in others if key != self.classes.file and not is_split_list(key))
         self.failures += (skipped(key, NOT_AN_IMAGE) for key in unread)
 
-    def _is_apart(self, file: TreeFile) -> bool:
-        """Whether a file lies below an image root, and not in the input or behind a link in it."""
-        path = f"{self._root}/{file.key}"
-        return file.path != path and not (file_system(self._root).has_links and is_file(path))
-
-    @functools.cached_property
-    def _listed_names(self) -> tuple[dict[str, str | None], dict[str, str | None]]:
-        return _listed_names(self.matched.images), _listed_names(self.files)
-
     def find(self, line: str, listed: ImageSet) -> tuple[str, str | None]:
-        """The key of the image in a line of a list, and that of its mask if the line has one.
-
-        Raises:
-            BadInput: a file is not there, or the path leads outside.
-        """
-        images, files = self._listed_names
+        """The keys of the image in a line of a list, and of its mask if the line has one. Raises BadInput."""
         if ".." in re.split(r"[/\s]", line):
             raise BadInput("annotations", OUTSIDE)
-        if key := _look_up(line, images):
+        if key := _look_up(line, self._listed_images):
             return key, None
         first, _, mask = re.sub(r"[\s,]+", "\n", line, count=1).partition("\n")
-        if (key := _look_up(first, images)) is None:
+        if (key := _look_up(first, self._listed_images)) is None:
             raise BadInput("annotations", "not found")
-        found = _look_up(mask, files) if "/" in mask else None
-        if "/" in mask and found is None:
+        if "/" not in mask:
+            return key, None
+        if (found := _look_up(mask, self._listed_files)) is None:
             raise BadInput("annotations", "mask not found")
         return key, found
 
     def record(self, item: Listed, images_of: Mapping[str, int]) -> ImageRecord | Failure:
-        """The record of an image; `images_of` counts the images of each mask.
-
-        Raises:
-            BadInput: stage `annotations`; it has no mask of its own.
-        """
+        """The record of an image. Raises BadInput unless it has one mask, which is of no other image."""
         masks = [item.annotation] if item.annotation else self.matched.masks.get(item.key, [])
-        if not item.annotation and any(images_of[mask] > 1 for mask in masks):
-            detail = f"{masks[0]} may belong to each; --exclude all but one"
-            raise BadInput("annotations", "several images of one name", detail)
         if not masks:
             return Failure(item.key, "annotations", "image without a mask", skipped=True)
+        mask = masks[0]
+        if not item.annotation and any(images_of[one] > 1 for one in masks):
+            detail = f"{mask} may belong to each; --exclude all but one"
+            raise BadInput("annotations", "several images of one name", detail)
         if len(masks) > 1:
-            detail = f"{masks[0]} and {masks[1]} are both called like it"
+            detail = f"{mask} and {masks[1]} are both called like it"
             raise BadInput("annotations", "several annotations of one name", detail)
-        if extension_of(masks[0]) not in LOSSLESS:
-            detail = f"{masks[0]}: JPEG and its like change the ids; masks are PNG, GIF, BMP or TIFF"
+        if extension_of(mask) not in LOSSLESS:
+            detail = f"{mask}: JPEG and its like change the ids; masks are PNG, GIF, BMP or TIFF"
             raise BadInput("annotations", "mask is not lossless", detail)
         image = self.files[item.key]
-        annotations = Annotations(masks={"class": MaskImage(self.files[masks[0]].ref, self.classes.colors)})
+        annotations = Annotations(masks={"class": MaskImage(self.files[mask].ref, self.classes.colors)})
         return ImageRecord(item.key, image.ref, item.split, annotations, item.origin, image.size)
 
 
@@ -209,7 +193,7 @@ def _split_lists(root: str) -> dict[str, str]:
     return {name: normal_split(stem_of(name)) for name in names}
 
 
-def _listed_names(keys: Iterable[str]) -> dict[str, str | None]:
+def _by_listed_name(keys: Iterable[str]) -> dict[str, str | None]:
     """Keys by their names in lists: the path, its last two parts, the name; with extension or without.
 
     None where several files have a name.

@@ -54,43 +54,25 @@ _CACHED = 1_000  # sets of names that rows have
 
 
 class Columns(NamedTuple):
-    """Which column is what.
+    """Which column is what."""
 
-    Attributes:
-        image: of the image; None where rows are features alone.
-        labels: of labels of the image.
-        split: of the split.
-        box: four columns of boxes, or the one of lists of four; empty where no row is a box.
-        sides: boxes have width and height, not a second corner.
-        size: height and width of the image.
-        box_label: of the label of a box.
-        relative: boxes in `box` are shares of the image's sides.
-        has_lists: rows have lists of boxes.
-        relative_lists: boxes in lists are shares.
-        is_vertex: rows of Vertex AI's file have its meaning.
-        objects: of structs of boxes and classes, in Parquet.
-        object_names: what box and class are called in `objects`.
-        mask: of images whose pixels are classes.
-        unread: further columns of images, and those of lists of images.
-        classes: names of classes, by column.
-    """
-
-    image: str | None = None
-    labels: tuple[str, ...] = ()
+    image: str | None = None  # None where rows are features alone
+    labels: tuple[str, ...] = ()  # of the image
     split: str | None = None
-    box: tuple[str, ...] = ()
-    sides: bool = False
-    size: tuple[str, str] | None = None
+    box: tuple[str, ...] = ()  # four, or one of lists of four; none where no row is a box
+    sides: bool = False  # boxes have width and height, not a second corner
+    size: tuple[str, str] | None = None  # height and width of the image
     box_label: str | None = None
-    relative: bool = False
-    has_lists: bool = False
-    relative_lists: bool = False
-    is_vertex: bool = False
-    objects: str | None = None
-    object_names: tuple[str, str | None] = ("", None)
-    mask: str | None = None
-    unread: tuple[str, ...] = ()
-    classes: Mapping[str, tuple[str, ...]] = {}
+    relative: bool = False  # boxes in `box` are shares of the image's sides
+    has_lists: bool = False  # rows have lists of boxes
+    relative_lists: bool = False  # boxes in lists are shares
+    is_vertex: bool = False  # rows of Vertex AI's file have its meaning
+    # Parquet alone:
+    objects: str | None = None  # structs of boxes and classes
+    object_names: tuple[str, str | None] = ("", None)  # of box and class in `objects`
+    mask: str | None = None  # images whose pixels are classes
+    unread: tuple[str, ...] = ()  # further images, and lists of images
+    classes: Mapping[str, tuple[str, ...]] = {}  # their names, by column
 
     @property
     def has_boxes(self) -> bool:

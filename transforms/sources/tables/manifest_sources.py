@@ -6,17 +6,15 @@ detection `[ml_use,]path,label,xmin,ymin,,,xmax,ymax,,`; they are read as the ob
 
 from __future__ import annotations
 
-import abc
 import collections
 import functools
 import itertools
-import json
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
-from recordmill.transforms.records import BadInput
+from recordmill.transforms.records import BadInput, Scalar
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.names import is_image_name, is_unicode
+from recordmill.transforms.sources.names import is_image_name
 from recordmill.transforms.sources.source import Description, Items, Source
 from recordmill.transforms.sources.tables.columns import (
     IMAGE_COLUMNS,
@@ -31,145 +29,35 @@ from recordmill.transforms.sources.tables.columns import (
     with_box_columns,
     with_lists,
 )
-from recordmill.transforms.sources.tables.csv_cells import check_columns, read_cells
 from recordmill.transforms.sources.tables.manifests import (
     PEEKED,
     Manifest,
-    ManifestLines,
     check_manifests,
-    flag_of,
     manifests,
-    open_manifest,
     splits_by_name,
 )
-from recordmill.transforms.sources.tables.rows import (
-    VERTEX_LABELS,
-    VERTEX_ML_USE,
-    VERTEX_TASKS,
-    VERTICES,
-    BoxRows,
-    Row,
-    RowMapper,
-    RowRecords,
-    is_vertex_box,
+from recordmill.transforms.sources.tables.records import BoxRows, Table
+from recordmill.transforms.sources.tables.rows import VERTEX_ML_USE, VERTEX_TASKS, VERTICES, is_vertex_box
+from recordmill.transforms.sources.tables.text_rows import Values, check_columns, read_objects, read_rows
+from recordmill.transforms.sources.tables.values import (
+    VERTEX_SPLITS,
+    Labels,
+    all_names,
+    flat,
+    labels_of_text,
+    number_in,
+    renamed,
 )
-from recordmill.transforms.sources.tables.values import JSON, TEXT, VERTEX_SPLITS, all_names, flat, number_in
 from recordmill.transforms.storage.file_system import scheme_of
-
-Values = dict[str, Any]
 
 JSON_LINES = ("jsonl", "ndjson", "jsonlines")
 _DELIMITERS = (",", ";", "\t", "|")
-_MAX_DEPTH = 64  # of objects and lists in a row
-
-
-def read_rows(manifest: Manifest, delimiter: str = ",") -> Iterator[tuple[int, list[str] | BadInput]]:
-    """The rows of a CSV file: the line each starts at, and its cells or what is wrong with it.
-
-    Blank lines are no rows.
-    """
-    with open_manifest(manifest) as stream:
-        lines = ManifestLines(stream)
-        for line, cells in read_cells(lines, delimiter):
-            if lines.fault:
-                yield line, BadInput("manifest", lines.fault)
-                lines.fault = ""
-            elif cells:
-                yield line, cells
-
-
-def read_objects(manifest: Manifest) -> Iterator[tuple[int, Values | BadInput]]:
-    """The objects of JSON Lines: the line of each, and itself or what is wrong with it.
-
-    Blank lines are no rows.
-    """
-    with open_manifest(manifest) as stream:
-        lines = ManifestLines(stream)
-        for number, line in enumerate(lines, 1):
-            if lines.fault:
-                yield number, BadInput("manifest", lines.fault)
-                lines.fault = ""
-            elif not line.isspace():
-                yield number, _parse(line)
-
-
-def _parse(line: str) -> Values | BadInput:
-    try:
-        item = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        return BadInput("manifest", "not JSON", str(error))
-    if not isinstance(item, dict):
-        return BadInput("manifest", "not a JSON object", f"it is a JSON {type(item).__name__}")
-    if line.count("{") + line.count("[") > _MAX_DEPTH and _is_too_deep(item):
-        return BadInput("manifest", "not JSON", f"nested more than {_MAX_DEPTH} deep")
-    # JSON can escape half of a surrogate pair, which no UTF-8 can hold
-    if "\\u" in line and not is_unicode(json.dumps(item, ensure_ascii=False)):
-        return BadInput("manifest", "row is not Unicode", "a \\u escape is half of a pair")
-    return item
-
-
-def _is_too_deep(item: Any) -> bool:
-    level = [item]
-    for _ in range(_MAX_DEPTH):
-        inner = [part.values() if isinstance(part, dict) else part for part in level]
-        level = [part for parts in inner for part in parts if isinstance(part, dict | list)]
-    return bool(level)
-
-
-class Table(abc.ABC):
-    """One manifest. Raises ValueError, as all its methods, where its first rows cannot be used."""
-
-    def __init__(self, manifest: Manifest, config: SourceConfig) -> None:
-        self.manifest = manifest
-        self.config = config
-        self.where = f"{flag_of(config)} is {manifest.path!r}"
-
-    @abc.abstractmethod
-    def read(self) -> Iterator[tuple[int, Values | BadInput]]:
-        """The rows: the line each starts at, and its values by column or what is wrong with it."""
-
-    @property
-    @abc.abstractmethod
-    def peeked(self) -> Sequence[Values]:
-        """Values of the first rows by column, without nested ones."""
-
-    @property
-    @abc.abstractmethod
-    def columns(self) -> Columns:
-        """Which column is what."""
-
-    @abc.abstractmethod
-    def check(self) -> None:
-        """Looks for rows that can be read."""
-
-    @abc.abstractmethod
-    def mapper(self) -> Callable[[Values], Row]:
-        """What makes a row of values, which it may use up; it raises BadInput."""
-
-    def first_images(self) -> list[str]:
-        """The paths of images in the first rows."""
-        name = self.columns.image
-        images = () if name is None else (row.get(name) for row in self.peeked)
-        return [image for image in images if isinstance(image, str) and image.strip()]
-
-    def rows(self) -> Iterator[tuple[int, Row | BadInput]]:
-        """The rows: the line each starts at, and itself or what is wrong with it."""
-        row_of = self.mapper()
-        for line, values in self.read():
-            try:
-                row = values if isinstance(values, BadInput) else row_of(values)
-            except BadInput as fault:
-                row = fault
-            yield line, row
-
-    def may_name_splits(self) -> bool:
-        """Whether a row may name a split: ruled out only where the first rows are all, and none does."""
-        first = list(itertools.islice(self.rows(), PEEKED + 1))
-        return len(first) > PEEKED or any(isinstance(row, Row) and row.split for _, row in first)
 
 
 class CsvTable(Table):
-    """A CSV file."""
+    """A CSV file. Values are text; those of empty cells are left out."""
+
+    is_text = True
 
     def __init__(self, manifest: Manifest, config: SourceConfig) -> None:
         super().__init__(manifest, config)
@@ -189,7 +77,7 @@ class CsvTable(Table):
         for tried in _DELIMITERS:
             if tried == "|" and len(best) > 1:
                 break
-            _, cells = next(read_rows(self.manifest, tried), (0, ()))
+            _, cells = next(read_rows(self.manifest.file, tried), (0, ()))
             if isinstance(cells, BadInput):  # as quoted cells are by another delimiter than theirs
                 fault = fault or _shown(cells)
             elif len(cells) > len(best):
@@ -213,7 +101,8 @@ class CsvTable(Table):
 
     def _rows(self) -> Iterator[tuple[int, list[str] | BadInput]]:
         """The rows below the header."""
-        return itertools.islice(read_rows(self.manifest, self._delimiter), 0 if self._is_vertex else 1, None)
+        rows = read_rows(self.manifest.file, self._delimiter)
+        return rows if self._is_vertex else itertools.islice(rows, 1, None)
 
     @functools.cached_property
     def _first_cells(self) -> list[list[str]]:
@@ -243,8 +132,14 @@ class CsvTable(Table):
     def may_name_splits(self) -> bool:
         return super().may_name_splits() if self._is_vertex else self.columns.split is not None
 
-    def mapper(self) -> Callable[[Values], Row]:
-        return RowMapper(self.columns, TEXT).row
+    def labels(self, value: str | None, column: str) -> Labels:
+        return labels_of_text(value or "")
+
+    def features(self, values: Values) -> Values:
+        return values
+
+    def attributes(self, values: Values) -> dict[str, Scalar]:
+        return renamed(values)
 
     def read(self) -> Iterator[tuple[int, Values | BadInput]]:
         header, width = self._header, len(self._header)
@@ -255,20 +150,18 @@ class CsvTable(Table):
             elif self._is_vertex:
                 yield line, self._vertex_values(cells)
             elif len(cells) != width:
-                yield (
-                    line,
-                    BadInput("manifest", "wrong number of cells", f"{len(cells)}, the header has {width}"),
-                )
+                detail = f"{len(cells)}, the header has {width}"
+                yield line, BadInput("manifest", "wrong number of cells", detail)
             else:
-                values = dict(zip(header, cells, strict=True))
+                values = {name: cell for name, cell in zip(header, cells, strict=True) if cell}
                 if has_index:
-                    del values[""]
+                    values.pop("", None)
                 yield line, values
 
     def _vertex_values(self, cells: list[str]) -> Values | BadInput:
         """A row of Vertex AI's file as its JSON Lines have it, but with the cells of a box in one list."""
         ml_use, (path, *others) = _without_split(cells)
-        values: Values = {VERTEX_IMAGE: path.strip(), VERTEX_LABELS: {VERTEX_ML_USE: ml_use}}
+        values: Values = {VERTEX_IMAGE: path.strip(), VERTEX_ML_USE: ml_use}
         vertices = others[1:]
         if not self.columns.box and is_vertex_box(vertices):
             remedy = "a row for object detection; put one before the rows without a box"
@@ -318,7 +211,7 @@ class JsonTable(Table):
     """A JSON Lines file."""
 
     def read(self) -> Iterator[tuple[int, Values | BadInput]]:
-        return read_objects(self.manifest)
+        return read_objects(self.manifest.file)
 
     @functools.cached_property
     def first(self) -> list[Values]:
@@ -358,8 +251,12 @@ class JsonTable(Table):
                     break
         return names
 
-    def mapper(self) -> Callable[[Values], Row]:
-        return RowMapper(self.columns, JSON, RowColumns(self.columns, self.first, self.config)).row
+    @functools.cached_property
+    def _row_columns(self) -> RowColumns:
+        return RowColumns(self.columns, self.first, self.config)
+
+    def columns_of(self, values: Values) -> Columns:
+        return self._row_columns(values)
 
     def check(self) -> None:
         if not self.first:
@@ -374,25 +271,17 @@ class JsonTable(Table):
 
 
 class ManifestSource(Source):
-    """Lists the rows of manifests.
-
-    Attributes:
-        table: reads one of them.
-        extensions: of manifests.
-        records: makes rows into records.
-    """
+    """Lists the rows of manifests: `table` reads one of them."""
 
     table: ClassVar[type[Table]]
     extensions: ClassVar[tuple[str, ...]]
-    records: ClassVar[type[RowRecords]] = RowRecords
     flags: ClassVar[tuple[str, ...]] = ("annotations", "image_column", "label_column", "label_pattern")
     searches_roots = True
 
     def described(self, config: SourceConfig) -> str:
         """What the columns of the first manifest are, for people. Raises OSError or ValueError."""
         table = self.table(manifests(config)[0], config)
-        found = table.columns.describe()
-        folder = self.records(config, table.manifest).images.find_folder(table.first_images())
+        found, folder = table.columns.describe(), table.find_folder()
         return found if folder is None else f"{found}; images are found in {folder!r}"
 
     def check_input(self, config: SourceConfig) -> None:
@@ -400,7 +289,7 @@ class ManifestSource(Source):
         for manifest in manifests(config):
             table = self.table(manifest, config)
             table.check()
-            table.mapper()
+            table.columns  # noqa: B018  (raises ValueError)
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
         try:
@@ -419,16 +308,17 @@ class ManifestSource(Source):
         boxes = BoxRows() if any(table.columns.box for table in tables) else None
         splits = splits_by_name(config)
         for table in tables:
-            names_splits = table.columns.split is not None
-            split = None if names_splits else splits.get(table.manifest.path)
-            records = self.records(config, table.manifest, split, by_folder=not names_splits)
-            records.images.find_folder(table.first_images())
-            for line, row in table.rows():
-                if isinstance(row, BadInput):
-                    yield records.failure(line, row)
-                elif boxes is None:
-                    yield records.record(row, line)
-                elif (item := boxes.add(records, row, line)) is not None:
+            table.split = None if table.columns.split is not None else splits.get(table.manifest.path)
+            table.find_folder()
+            for line, values in table.read():
+                try:
+                    if isinstance(values, BadInput):
+                        raise values
+                    row = table.row(values)
+                    item = table.record(row, line) if boxes is None else boxes.add(table, row, line)
+                except BadInput as fault:
+                    item = table.failure(line, fault)
+                if item is not None:
                     yield item
         if boxes is not None:
             yield from boxes.records()

@@ -1,24 +1,20 @@
-"""Manifests: files of rows, each about one image. Finding them, and reading their lines."""
+"""Manifests: files of rows, each about one image. Finding and checking them."""
 
 from __future__ import annotations
 
-import codecs
-import contextlib
 import dataclasses
-import io
 import os
-from collections.abc import Iterator, Sequence
-from typing import TextIO
+from collections.abc import Sequence
 
 from recordmill.transforms.flags import flag_with
 from recordmill.transforms.sources.config import (
     SourceConfig,
-    check_input_exists,
     check_path,
     readable,
 )
-from recordmill.transforms.sources.names import extension_of, is_unicode, printable, split_named, splits_in
+from recordmill.transforms.sources.names import extension_of, printable, split_named, splits_in
 from recordmill.transforms.sources.outline import Look
+from recordmill.transforms.sources.tables.text_rows import UTF16
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_folder, may_be_there, open_file
 from recordmill.transforms.storage.paths import absolute, below, is_absolute, real_path
@@ -28,13 +24,7 @@ PEEKED = 100
 
 _LOOKED_INTO = 3  # levels of folders that are searched for manifests
 _SHOWN = 20  # manifests that a message names
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 _UTF32 = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
-_AS_SURROGATE = "recordmill.as_surrogate"
-codecs.register_error(_AS_SURROGATE, lambda error: ("\udc80", getattr(error, "end", 0)))
-
-MAX_LINE = 1 << 24
-"""Characters of the longest line and the longest CSV cell: bounds what a stray quote can swallow."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,39 +48,6 @@ class Manifest:
     def origin(self, line: int) -> str:
         """Where a row starts, for messages."""
         return f"{self.name}, line {line}"
-
-
-class ManifestLines:
-    """The lines of an open manifest; `fault` is why those since it was last cleared cannot be used."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._encoding = "UTF-16" if stream.encoding == "utf-16" else "UTF-8"
-        self.fault = ""
-
-    def __iter__(self) -> Iterator[str]:
-        readline = self._stream.readline
-        while line := readline(MAX_LINE):
-            if len(line) == MAX_LINE and not line.endswith(("\n", "\r")):
-                self.fault = "row too long"
-                while (rest := readline(MAX_LINE)) and not rest.endswith(("\n", "\r")):
-                    pass
-                line = "\n"
-            elif not is_unicode(line):
-                self.fault = f"row is not {self._encoding}"
-            elif "\0" in line:
-                self.fault = "row has a NUL byte"
-            yield line
-
-
-@contextlib.contextmanager
-def open_manifest(manifest: Manifest) -> Iterator[TextIO]:
-    """Opens a manifest as UTF-8, or as UTF-16 with a BOM; undecodable bytes become lone surrogates."""
-    file = open_file(manifest.file)
-    is_utf16 = file.peek(2).startswith(_UTF16)
-    encoding, errors = ("utf-16", _AS_SURROGATE) if is_utf16 else ("utf-8-sig", "surrogateescape")
-    with io.TextIOWrapper(file, encoding=encoding, errors=errors, newline="") as stream:
-        yield stream
 
 
 def input_root(config: SourceConfig) -> str:
@@ -144,7 +101,6 @@ def check_manifests(
     config: SourceConfig, source: str, extensions: Sequence[str] = (), takes_utf16: bool = True
 ) -> None:
     """Raises ValueError if a manifest is missing, or is not text in an encoding that the source reads."""
-    check_input_exists(config)
     if config.annotations and not is_folder(config.input):
         raise ValueError(
             f"--annotations is {', '.join(config.annotations)!r} and --input the file {config.input!r}; "
@@ -188,7 +144,7 @@ def _check_text(manifest: Manifest, flag: str, takes_utf16: bool) -> None:
         raise ValueError(f"{flag} is {manifest.path!r}, which is empty")
     if start.startswith(_UTF32):
         raise ValueError(f"{flag} is {manifest.path!r}, which is UTF-32; save it as UTF-8")
-    if start.startswith(_UTF16):
+    if start.startswith(UTF16):
         if takes_utf16:
             return
         raise ValueError(f"{flag} is {manifest.path!r}, which is UTF-16; save it as UTF-8")

@@ -50,10 +50,10 @@ from recordmill.transforms.sources.tables.columns import (
     names_images,
     usual_name,
 )
-from recordmill.transforms.sources.tables.rows import RowMapper
+from recordmill.transforms.sources.tables.rows import Rows
+from recordmill.transforms.sources.tables.text_rows import Values
 from recordmill.transforms.sources.tables.values import (
     Labels,
-    ValueKind,
     feature_value,
     is_label,
     is_missing,
@@ -122,7 +122,7 @@ class ParquetSource(Source):
             # By the key too: what is taken of a table that has two, by a link, differs between them.
             name = f"{part.path}\0{stem_of(part.key)}"
             with _open(part.path) as opened, Spool(scratch, name, part.version) as spool:
-                rows = _Rows(part, opened, config, spool)
+                rows = _Table(part, opened, config, spool)
                 try:
                     yield from rows.items()
                 except _faults() as error:  # here, so that what is before stays unpacked
@@ -158,7 +158,7 @@ def _tables(config: SourceConfig) -> Iterator[TreeFile | Failure]:
         status = status_of(path)
         files = [TreeFile(path.rpartition("/")[2], path, status.size, status.version)]
     else:
-        files = Tree(config.input, config.image_roots, config.skip_dirs).files()
+        files = Tree.of(config).files()
     for file in files:
         if isinstance(file, Failure) or extension_of(file.key) in ("parquet", "pq"):
             yield file
@@ -208,7 +208,7 @@ def _damaged(table: TreeFile, error: Exception) -> Failure:
     )
 
 
-class _Rows:
+class _Table(Rows):
     """The rows of one table as records. Raises JobError where its columns do not fit the flags."""
 
     def __init__(
@@ -224,10 +224,10 @@ class _Rows:
         self._split = _split_of(table.key)
         self._opened = opened
         self._spool = spool
-        self._columns = columns
         self._mask = columns.mask if "masks" in config.include_annotations else None
         labels = () if config.label_pattern else columns.labels
-        self._mapper = RowMapper(columns._replace(image=None, labels=labels), _kind(columns.classes))
+        self._table = columns
+        self._row_columns = columns._replace(image=None, labels=labels)
         unread = {*columns.unread, columns.mask, *columns.labels} - {self._mask, *labels}
         self._wanted = [name for name in opened.schema_arrow.names if name not in unread]
         self._selection = Selection(config)
@@ -236,9 +236,13 @@ class _Rows:
         self._bases = tuple(dict.fromkeys((folder, root, *map(real_path, config.image_roots))))
         self._confinement = Confinement(self._bases if folder.startswith(root) else self._bases[1:])
 
+    @property
+    def columns(self) -> Columns:
+        return self._row_columns  # apart from images
+
     def items(self) -> Iterator[ImageRecord | Failure | ClassNames]:
         """The classes that the table names, the columns that are not read, and the records."""
-        columns = self._columns
+        columns = self._table
         named = (columns.classes.get(column or "", ()) for column in (*columns.labels, columns.objects))
         for names in dict.fromkeys(filter(None, named)):
             yield ClassNames(dict(enumerate(names)))
@@ -257,17 +261,46 @@ class _Rows:
 
         def record() -> ImageRecord:
             mask = None if self._mask is None else values.pop(self._mask)
-            stored = None if self._columns.image is None else values.pop(self._columns.image)
-            row = self._mapper.row(values)
+            stored = None if self._table.image is None else values.pop(self._table.image)
+            row = self.row(values)
             if row.fault is not None:
                 raise row.fault
             labels = self._selection.labels(key, row.labels)
             masks = {} if mask is None else {"class": MaskImage(self._stored(mask)[0])}
             annotations = Annotations(labels, row.features, row.objects, masks=masks)
-            image, size = (None, 0) if self._columns.image is None else self._stored(stored)
+            image, size = (None, 0) if self._table.image is None else self._stored(stored)
             return ImageRecord(key, image, self._split, annotations, f"{self._key}, row {number}", size)
 
         return self._selection.item(key, record)
+
+    def labels(self, value: Any, column: str) -> Labels:
+        """The names of classes where the column has some; null is no label, nor is -1 among classes."""
+        names = self.columns.classes.get(column, ())
+        found: list[str | int] = []
+        for label in map(whole, value if isinstance(value, list) else [value]):
+            if is_missing(label) or (names and label == -1):
+                continue
+            if not is_label(label):
+                detail = f"{column}: {label!r}"
+                raise BadInput("annotations", "label is neither whole number nor text", detail)
+            if names and isinstance(label, int):
+                if not 0 <= label < len(names):
+                    detail = f"{column}: {label} of {len(names)} classes"
+                    raise BadInput("annotations", "label without a name", detail)
+                label = names[label]
+            found.append(label)
+        return tuple(found)
+
+    def features(self, values: Values) -> dict[str, FeatureValue]:
+        found = ((name, value) for name, value in values.items() if value is not None)
+        return {name: feature_value(_isoformat(value)) for name, value in found}
+
+    def attributes(self, values: Values) -> dict[str, Scalar]:
+        return {
+            "is_crowd" if name == "iscrowd" else name: value
+            for name, value in values.items()
+            if isinstance(value, str | int | float | bytes)
+        }
 
     def _stored(self, value: Any) -> tuple[ImageRef, int]:
         """Where an image is, and its size: its bytes, or the file that its path means."""
@@ -302,43 +335,6 @@ def _isoformat(value: Any) -> Any:
     if isinstance(value, str | int | float | bytes | list | dict):
         return value
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
-
-
-def _kind(classes: Mapping[str, tuple[str, ...]]) -> ValueKind:
-    """How values of Arrow are read.
-
-    Labels are the names of classes where a column has some; null is no label, nor is -1 among classes.
-    Features that are dates, decimals and the like are text.
-    """
-
-    def labels(value: Any, column: str) -> Labels:
-        names = classes.get(column, ())
-        found: list[str | int] = []
-        for label in map(whole, value if isinstance(value, list) else [value]):
-            if is_missing(label) or (names and label == -1):
-                continue
-            if not is_label(label):
-                detail = f"{column}: {label!r}"
-                raise BadInput("annotations", "label is neither whole number nor text", detail)
-            if names and isinstance(label, int):
-                if not 0 <= label < len(names):
-                    detail = f"{column}: {label} of {len(names)} classes"
-                    raise BadInput("annotations", "label without a name", detail)
-                label = names[label]
-            found.append(label)
-        return tuple(found)
-
-    def features(values: Mapping[str, Any]) -> dict[str, FeatureValue]:
-        found = ((name, value) for name, value in values.items() if value is not None)
-        return {name: feature_value(_isoformat(value)) for name, value in found}
-
-    def attributes(values: Mapping[str, Any]) -> dict[str, Scalar]:
-        found = {
-            name: value for name, value in values.items() if isinstance(value, str | int | float | bytes)
-        }
-        return {"is_crowd" if name == "iscrowd" else name: value for name, value in found.items()}
-
-    return ValueKind(False, labels, features, attributes)
 
 
 def _columns_of(table: pyarrow.parquet.ParquetFile, config: SourceConfig) -> Columns:

@@ -5,27 +5,11 @@ Rows of boxes become one record an image, wherever in the manifests they stand.
 
 from __future__ import annotations
 
-import itertools
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import abc
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
-from recordmill.transforms.records import (
-    AnnotatedObject,
-    Annotations,
-    BadInput,
-    Box,
-    Failure,
-    FeatureValue,
-    ImageRecord,
-    ImageRef,
-    Scalar,
-)
-from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.names import failed, printable, split_of_folders
-from recordmill.transforms.sources.selection import EXCLUDED, Selection
+from recordmill.transforms.records import AnnotatedObject, BadInput, Box, FeatureValue, Scalar
 from recordmill.transforms.sources.tables.columns import (
     LABEL_COLUMNS,
     LIST_COLUMN,
@@ -36,16 +20,16 @@ from recordmill.transforms.sources.tables.columns import (
     list_of_boxes,
     usual_name,
 )
-from recordmill.transforms.sources.tables.images import ImageFinder
-from recordmill.transforms.sources.tables.manifests import Manifest
+from recordmill.transforms.sources.tables.text_rows import Values
 from recordmill.transforms.sources.tables.values import (
     Labels,
-    ValueKind,
     box_in,
     box_label,
     check_unit,
+    flat,
     is_empty,
     labels_in,
+    scalars,
     shown,
     size_of,
     split_in,
@@ -55,95 +39,86 @@ from recordmill.transforms.sources.tables.values import (
 VERTEX_TASKS = ("segmentationAnnotation", "polygonAnnotations", "polylineAnnotations")
 """Names in rows of Vertex AI's files for tasks that are not read."""
 
-VERTEX_LABELS = "dataItemResourceLabels"
-VERTEX_ML_USE = "aiplatform.googleapis.com/ml_use"
+VERTEX_ML_USE = "dataItemResourceLabels/aiplatform.googleapis.com/ml_use"
 VERTICES = "vertices"
 """Where a row of Vertex AI's CSV file has its cells after the label."""
 
 _BOX_CELLS = 8  # the four vertices; or two that face each other, in the cells of the first and the third
 _TWO_VERTICES = (0, 1, 4, 5)
-_NO_FEATURES: Mapping[str, FeatureValue] = {}
 
 
 class Row(NamedTuple):  # a third of the time of a frozen dataclass, a million times
-    """One row, read but not looked up.
+    """One row, read but not looked up."""
 
-    Attributes:
-        image: path or URI as the table has it, or what else is in its cell; None for features alone.
-        labels: as the table has them.
-        split: the source's own.
-        features: every further column.
-        objects: with their boxes.
-        size: (height, width) of the image, as the table declares it.
-        relative: boxes are shares of width and height.
-        fault: why the image that the row is about cannot be in the dataset.
-        lists: values a step, of a sequence.
-    """
-
-    image: Any
+    image: Any  # path or URI as the table has it, or what else is in its cell; None for features alone
     labels: Labels = ()
     split: str | None = None
-    features: Mapping[str, FeatureValue] = {}
-    objects: tuple[AnnotatedObject, ...] = ()
-    size: tuple[int, int] | None = None
-    relative: bool = False
-    fault: BadInput | None = None
-    lists: Mapping[str, tuple[FeatureValue, ...]] | None = None
+    features: Mapping[str, FeatureValue] = {}  # every further column
+    objects: tuple[AnnotatedObject, ...] = ()  # with their boxes
+    size: tuple[int, int] | None = None  # height and width of the image, as the table declares them
+    relative: bool = False  # boxes are shares of width and height
+    fault: BadInput | None = None  # why the image that the row is about cannot be in the dataset
+    lists: Mapping[str, tuple[FeatureValue, ...]] | None = None  # values a step, of a sequence
 
 
-class RowMapper:
-    """Maps the rows of one table.
+class Rows(abc.ABC):
+    """Gives the rows of a table their meaning. Values are read as those of JSON, or as subclasses do."""
 
-    Args:
-        columns: of the table.
-        kind: how values are read.
-        columns_of: the columns of one row, where rows differ.
-    """
+    is_text = False  # values have no types
 
-    def __init__(
-        self,
-        columns: Columns,
-        kind: ValueKind,
-        columns_of: Callable[[Mapping[str, Any]], Columns] | None = None,
-    ) -> None:
-        self._columns = columns
-        self._kind = kind
-        self._columns_of = columns_of
+    @property
+    @abc.abstractmethod
+    def columns(self) -> Columns:
+        """Which column is what."""
 
-    def row(self, values: dict[str, Any]) -> Row:
-        """The row with these values, which are used up.
+    def columns_of(self, values: Values) -> Columns:
+        """The columns of one row, where rows differ. Raises BadInput."""
+        return self.columns
 
-        Raises:
-            BadInput: the row cannot be used.
-        """
-        table, kind = self._columns, self._kind
+    def labels(self, value: Any, column: str) -> Labels:
+        """The labels of a value. Raises BadInput."""
+        return labels_in(value)
+
+    def features(self, values: Values) -> Mapping[str, FeatureValue]:
+        """The columns without another meaning. Raises BadInput."""
+        return flat(values)
+
+    def attributes(self, values: Values) -> dict[str, Scalar]:
+        """Those of an object, from the columns without another meaning. Raises BadInput."""
+        return scalars(values)
+
+    def row(self, values: Values) -> Row:
+        """The row with these values, which are used up. Raises BadInput where it cannot be used."""
+        table = self.columns
         if table.is_vertex and VERTEX_IMAGE in values:
             return self._vertex_row(values)
-        columns = table if self._columns_of is None else self._columns_of(values)
+        columns = self.columns_of(values)
         image = None
         if table.image is not None:
             image = None if columns.image is None else take(values, columns.image)
             if not isinstance(image, str):
-                name = columns.image or table.image
-                raise BadInput("manifest", "no image path", f"{name} is {shown(image)}")
+                if not self.is_text:
+                    name = columns.image or table.image
+                    raise BadInput("manifest", "no image path", f"{name} is {shown(image)}")
+                image = ""
         split = None if columns.split is None else split_in(take(values, columns.split), columns.split)
         objects: tuple[AnnotatedObject, ...] = ()
         size = None
         try:
             if table.objects is not None:
                 objects = self._structs(values.pop(table.objects), table.objects)
-            elif not kind.is_text and table.image is not None and (found := list_of_boxes(values)):
+            elif not self.is_text and table.image is not None and (found := list_of_boxes(values)):
                 objects, size = self._listed(values, columns, *found)
-            elif table.box and (kind.is_text or any(name in values for name in table.box)):
+            elif table.box and (self.is_text or any(name in values for name in table.box)):
                 return self._box_row(image, split, values, columns)
         except BadInput as fault:
             return Row(image, split=split, fault=fault)
         labels: Labels = ()
         for name in columns.labels:
-            labels += kind.labels(take(values, name), name)
-        return Row(image, labels, split, kind.features(values), objects, size, table.relative_lists)
+            labels += self.labels(take(values, name), name)
+        return Row(image, labels, split, self.features(values), objects, size, table.relative_lists)
 
-    def _box_row(self, image: Any, split: str | None, values: dict[str, Any], columns: Columns) -> Row:
+    def _box_row(self, image: Any, split: str | None, values: Values, columns: Columns) -> Row:
         """A row that is a box: other columns are attributes of the object.
 
         Where the box is empty, the row is an image without one, and a label is the image's.
@@ -155,15 +130,14 @@ class RowMapper:
         if box is None:
             labels: Labels = ()
             if not is_empty(label):
-                labels = self._kind.labels(label, "") if self._kind.is_text else (box_label(label, name),)
+                labels = self.labels(label, "") if self.is_text else (box_label(label, name),)
             return Row(image, labels, split, size=size)
         check_unit(box, columns.relative)
-        attributes = self._kind.attributes(values)
-        item = AnnotatedObject(box_label(label, name), box, attributes=attributes)
+        item = AnnotatedObject(box_label(label, name), box, attributes=self.attributes(values))
         return Row(image, (), split, {}, (item,), size, columns.relative)
 
     def _listed(
-        self, values: dict[str, Any], columns: Columns, name: str, boxes: list[Any]
+        self, values: Values, columns: Columns, name: str, boxes: list[Any]
     ) -> tuple[tuple[AnnotatedObject, ...], tuple[int, int] | None]:
         """Takes a list of boxes out of a row, and what goes with each; and the size."""
         sides = name == OBJECTS
@@ -187,13 +161,13 @@ class RowMapper:
             box = box_in(corners, sides)
             check_unit(box, columns.relative_lists)
             named = box_label(None, None) if labels is None else box_label(labels[at], label)
-            attributes = self._kind.attributes({key: one[at] for key, one in lists.items()})
+            attributes = self.attributes({key: one[at] for key, one in lists.items()})
             objects.append(AnnotatedObject(named, box, attributes=attributes))
         return tuple(objects), size
 
     def _structs(self, parts: Any, column: str) -> tuple[AnnotatedObject, ...]:
         """The objects of a cell of Parquet: a list of structs, or a struct of lists."""
-        box, label = self._columns.object_names
+        box, label = self.columns.object_names
         if isinstance(parts, dict):
             lists = {name: values for name, values in parts.items() if values is not None}
             if not all(isinstance(values, list) for values in lists.values()):
@@ -208,13 +182,13 @@ class RowMapper:
                 raise BadInput("annotations", "object is not a struct", repr(part)[:100])
             found = box_in(part.pop(box, None), sides=True)
             value = None if label is None else part.pop(label, None)
-            labels = self._kind.labels(value, column)
+            labels = self.labels(value, column)
             if len(labels) != 1:
                 raise BadInput("annotations", "object without a class", f"{label or 'no column'}: {value!r}")
-            objects.append(AnnotatedObject(labels[0], found, attributes=self._kind.attributes(part)))
+            objects.append(AnnotatedObject(labels[0], found, attributes=self.attributes(part)))
         return tuple(objects)
 
-    def _vertex_row(self, values: dict[str, Any]) -> Row:
+    def _vertex_row(self, values: Values) -> Row:
         """A row of Vertex AI's files: https://cloud.google.com/vertex-ai/docs/image-data."""
         other = next((task for task in VERTEX_TASKS if task in values), None)
         if other is not None:
@@ -227,14 +201,14 @@ class RowMapper:
         parts = (several if isinstance(several, list) else [several]) + ([] if one is None else [one])
         names = [part.get("displayName") if isinstance(part, dict) else part for part in parts]
         labels = tuple(label for name in names for label in labels_in(name))
-        split = split_in(take(values, f"{VERTEX_LABELS}/{VERTEX_ML_USE}"), "ml_use")
+        split = split_in(take(values, VERTEX_ML_USE), "ml_use")
         try:
             objects = self._vertex_objects(values.pop(VERTEX_BOXES, None) or [])
         except BadInput as fault:
-            if not self._kind.is_text:
+            if not self.is_text:
                 raise
             return Row(image, split=split, fault=fault)
-        return Row(image, labels, split, self._kind.features(values), objects, relative=True)
+        return Row(image, labels, split, self.features(values), objects, relative=True)
 
     def _vertex_objects(self, parts: Any) -> tuple[AnnotatedObject, ...]:
         if not isinstance(parts, list):
@@ -243,14 +217,14 @@ class RowMapper:
         for part in parts:
             if not isinstance(part, dict):
                 raise BadInput("annotations", "box is not four numbers", shown(part))
-            if self._kind.is_text:
+            if self.is_text:
                 box, column = _box_of_vertices(part.pop(VERTICES)), "the cell after the path"
             else:
                 corners = [part.pop(name, None) for name in ("xMin", "yMin", "xMax", "yMax")]
                 box, column = box_in(corners, sides=False), "displayName"
             check_unit(box, relative=True)
             label = box_label(part.pop("displayName", None), column)
-            objects.append(AnnotatedObject(label, box, attributes=self._kind.attributes(part)))
+            objects.append(AnnotatedObject(label, box, attributes=self.attributes(part)))
         return tuple(objects)
 
 
@@ -275,187 +249,3 @@ def is_vertex_box(cells: Sequence[str]) -> bool:
         return len(cells) >= _BOX_CELLS and bool(_box_of_vertices(cells))
     except BadInput:
         return False
-
-
-class RowRecords:
-    """Makes the rows of one manifest into records: finds images, reads labels from keys, selects.
-
-    Args:
-        config: of the source.
-        manifest: that the rows are from.
-        split: of the rows that name none.
-        by_folder: a row without a split has that of a folder in the path of its image.
-    """
-
-    def __init__(
-        self, config: SourceConfig, manifest: Manifest, split: str | None = None, by_folder: bool = False
-    ) -> None:
-        self.manifest = manifest
-        self.images = ImageFinder(config, manifest)
-        self._split = split
-        self._by_folder = by_folder
-        self._selection = Selection(config)
-
-    def record(self, row: Row, line: int) -> ImageRecord | Failure:
-        """The record of a row that starts at `line`, or why there is none."""
-        origin = self.manifest.origin(line)
-        try:
-            found = None if row.image is None else self.images.find(row.image)
-            key = self.manifest.row_key(line) if found is None else found.key
-            if not self._selection.takes(key):
-                return Failure(key, "list", EXCLUDED, origin, skipped=True)
-            if row.fault is not None:
-                raise row.fault
-            annotations = Annotations(
-                self._selection.labels(key, row.labels),
-                row.features,
-                row.objects,
-                size=row.size,
-                relative=row.relative and bool(row.objects),
-            )
-        except BadInput as fault:
-            return self.failure(line, fault)
-        split = self.split_of(row, key)
-        if found is None:
-            return ImageRecord(key, None, split, annotations, origin)
-        image = ImageRef(found.path, version=found.version)
-        return ImageRecord(key, image, split, annotations, origin, found.size)
-
-    def split_of(self, row: Row, key: str) -> str | None:
-        """The split of a row with the key of its record."""
-        split = row.split or self._split
-        return split_of_folders(key) if split is None and self._by_folder and row.image is not None else split
-
-    def failure(self, line: int, fault: BadInput) -> Failure:
-        """The failed record of a row that starts at `line`."""
-        key = self.manifest.row_key(line)
-        return Failure(key, fault.stage, fault.reason, printable(fault.detail))
-
-
-class BoxRows:
-    """Collects the rows of all manifests of a call by their image.
-
-    Holds a few hundred bytes an image, and its boxes as text.
-    """
-
-    def __init__(self) -> None:
-        self._images: dict[str, _Image] = {}  # by path
-        self._columns: dict[tuple[str, ...], int] = {}  # names of attributes that objects have together
-        self._rows: RowRecords | None = None
-        self._last: tuple[str, _Image] | None = None
-        self._left_out: set[str] = set()
-
-    def add(self, rows: RowRecords, row: Row, line: int) -> Failure | None:
-        """Adds a row that starts at `line`; returns why its image is left out, at the first of its rows."""
-        if rows is not self._rows:
-            self._rows, self._last = rows, None
-            self._left_out.clear()
-        name = row.image or ""
-        if name in self._left_out:
-            return None
-        if self._last is not None and self._last[0] == name:
-            image = self._last[1]
-        else:
-            found = rows.record(row._replace(objects=(), size=None, fault=None), line)
-            if isinstance(found, Failure):
-                if name.strip():
-                    self._left_out.add(name)
-                return found
-            path = found.key if found.image is None else found.image.uri
-            image = self._images.get(path) or self._images.setdefault(path, _Image(found))
-            self._last = name, image
-        try:
-            image.merge(row, rows.split_of(row, image.record.key))
-        except BadInput as fault:
-            origin = rows.manifest.origin(line)
-            fault.detail = f"{origin}: {fault.detail}" if fault.detail else origin
-            image.fault = image.fault or failed(image.record.key, fault)
-            return None
-        for item in row.objects:
-            columns = self._columns.setdefault(tuple(item.attributes), len(self._columns))
-            values = (item.label, columns, *(item.box or ()), *item.attributes.values())
-            image.boxes += json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode() + b","
-        return None
-
-    def records(self) -> Iterator[ImageRecord | Failure]:
-        """A record for each image, or why there is none, in the order of their first rows; frees them."""
-        images = list(reversed(self._images.values()))
-        self._images.clear()
-        self._last = None
-        columns = list(self._columns)
-        while images:
-            yield images.pop().made(columns)
-
-
-class _Image:
-    """What the rows of one image have so far: its record of the first row, and what others add."""
-
-    __slots__ = ("boxes", "fault", "features", "labels", "record", "relative", "size")
-
-    def __init__(self, record: ImageRecord) -> None:
-        if not record.annotations.features:
-            annotations = msgspec.structs.replace(record.annotations, features=_NO_FEATURES)
-            record = msgspec.structs.replace(record, annotations=annotations)
-        self.record = record
-        self.size: tuple[int, int] | None = None
-        self.relative: bool | None = None
-        self.boxes = bytearray()
-        self.labels: dict[str | int, None] | None = None  # with those of the record
-        self.features: dict[str, FeatureValue] | None = None  # likewise
-        self.fault: Failure | None = None
-
-    def merge(self, row: Row, split: str | None) -> None:
-        """Adds what a row has of the image itself.
-
-        Raises:
-            BadInput: stage `annotations`: the row has a fault of its own, or contradicts an earlier one.
-        """
-        if row.fault is not None:
-            raise row.fault
-        if split != self.record.split:
-            raise self._conflict("image is in two splits", split, self.record.split)
-        if row.size is not None:
-            if self.size not in (None, row.size):
-                raise self._conflict("image has two sizes", row.size, self.size)
-            self.size = row.size
-        if row.objects:
-            if self.relative not in (None, row.relative):
-                units = ("shares", "pixels") if row.relative else ("pixels", "shares")
-                raise self._conflict("boxes are in two units", *units)
-            self.relative = row.relative
-        first = self.record.annotations
-        features = first.features if self.features is None else self.features
-        for name, value in row.features.items():
-            if features.get(name, value) != value:
-                conflict = "image has two values of one feature"
-                raise self._conflict(conflict, f"{name} {value!r}", repr(features[name]))
-        if row.features.keys() - features.keys():
-            self.features = {**features, **row.features}
-        if row.labels and row.labels != first.labels:
-            self.labels = dict.fromkeys(first.labels) if self.labels is None else self.labels
-            self.labels.update(dict.fromkeys(row.labels))
-
-    def _conflict(self, reason: str, value: object, earlier: object) -> BadInput:
-        detail = f"{value}, and {earlier} before it, from {self.record.origin} on"
-        return BadInput("annotations", reason, detail)
-
-    def made(self, columns: list[tuple[str, ...]]) -> ImageRecord | Failure:
-        """The record of the image, or why there is none."""
-        if self.fault is not None:
-            return self.fault
-        first = self.record.annotations
-        more = itertools.islice(self.labels or (), len(set(first.labels)), None)
-        annotations = msgspec.structs.replace(
-            first,
-            labels=(*first.labels, *more),
-            features=first.features if self.features is None else self.features,
-            objects=tuple(_object(columns, *values) for values in json.loads(b"[%s]" % self.boxes[:-1])),
-            size=self.size,
-            relative=bool(self.relative),
-        )
-        return msgspec.structs.replace(self.record, annotations=annotations)
-
-
-def _object(columns: list[tuple[str, ...]], label: str | int, at: int, *values: Scalar) -> AnnotatedObject:
-    box = Box(*map(float, values[:4]))
-    return AnnotatedObject(label, box, attributes=dict(zip(columns[at], values[4:], strict=True)))

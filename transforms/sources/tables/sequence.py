@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -30,9 +30,9 @@ from recordmill.transforms.sources.tables.manifest_sources import (
     JSON_LINES,
     JsonTable,
     ManifestSource,
-    Values,
 )
-from recordmill.transforms.sources.tables.rows import Row, RowRecords
+from recordmill.transforms.sources.tables.rows import Row
+from recordmill.transforms.sources.tables.text_rows import Values
 from recordmill.transforms.sources.tables.values import flat, labels_in, shown, split_in, take
 
 _CONTEXT = "context"
@@ -53,20 +53,37 @@ class SequenceTable(JsonTable):
         split = usual_name(split_columns(names, self.peeked), names)
         return Columns(labels=asked_labels(self.config, ()), split=split)
 
-    def mapper(self) -> Callable[[Values], Row]:
-        labels = self.columns.labels
+    @functools.cached_property
+    def _splits(self) -> tuple[str, ...]:
         names = itertools.chain.from_iterable(self.peeked)
-        splits = () if self.columns.split is None else split_columns(names, self.peeked)
+        return split_columns(names, self.peeked) if self.columns.split is not None else ()
 
-        def row_of(values: Values) -> Row:
-            context, lists = _parts(values)
-            column = usual_name(splits, context)
-            split = None if column is None else split_in(take(context, column), column)
-            found = tuple(label for name in labels for label in labels_in(take(context, name), name))
-            features = flat(context)
-            return Row(None, found, split, features, lists={key: _steps(key, lists[key]) for key in lists})
+    def row(self, values: Values) -> Row:
+        context, lists = _parts(values)
+        column = usual_name(self._splits, context)
+        split = None if column is None else split_in(take(context, column), column)
+        labels = tuple(
+            label for name in self.columns.labels for label in labels_in(take(context, name), name)
+        )
+        features = flat(context)
+        return Row(None, labels, split, features, lists={key: _steps(key, lists[key]) for key in lists})
 
-        return row_of
+    def record(self, row: Row, line: int) -> ImageRecord | Failure:
+        """The record of a line with its lists, of which one may be frames."""
+        record = super().record(row, line)
+        if isinstance(record, Failure):
+            return record
+        lists = dict(row.lists or {})
+        names = [name for name in _FRAMES if _are_images(lists.get(name, ()))]
+        if len(names) > 1:
+            raise BadInput("manifest", "two lists of frames", " and ".join(map(repr, names)))
+        found = [self.images.find(str(path)) for name in names for path in lists.pop(name)]
+        if both := sorted(record.annotations.features.keys() & lists.keys()):
+            raise BadInput("manifest", "a name in the context and in the lists", ", ".join(both))
+        frames = tuple(ImageRef(frame.path, version=frame.version) for frame in found)
+        annotations = msgspec.structs.replace(record.annotations, steps=Steps(frames, lists=lists))
+        size = sum(frame.size for frame in found)
+        return msgspec.structs.replace(record, annotations=annotations, size=size)
 
     def check(self) -> None:
         if not self.first:
@@ -143,29 +160,6 @@ def _steps(name: str, value: Any) -> tuple[FeatureValue, ...]:
     return tuple(tuple(step) if isinstance(step, list) else step for step in value)
 
 
-class _SequenceRecords(RowRecords):
-    """Makes lines into records with their lists, of which one may be frames."""
-
-    def record(self, row: Row, line: int) -> ImageRecord | Failure:
-        record = super().record(row, line)
-        if isinstance(record, Failure):
-            return record
-        lists = dict(row.lists or {})
-        names = [name for name in _FRAMES if _are_images(lists.get(name, ()))]
-        try:
-            if len(names) > 1:
-                raise BadInput("manifest", "two lists of frames", " and ".join(map(repr, names)))
-            found = [self.images.find(str(path)) for name in names for path in lists.pop(name)]
-            if both := sorted(record.annotations.features.keys() & lists.keys()):
-                raise BadInput("manifest", "a name in the context and in the lists", ", ".join(both))
-        except BadInput as fault:
-            return self.failure(line, fault)
-        frames = tuple(ImageRef(frame.path, version=frame.version) for frame in found)
-        annotations = msgspec.structs.replace(record.annotations, steps=Steps(frames, lists=lists))
-        size = sum(frame.size for frame in found)
-        return msgspec.structs.replace(record, annotations=annotations, size=size)
-
-
 def _are_images(steps: tuple[FeatureValue, ...]) -> bool:
     return bool(steps) and all(isinstance(step, str) and is_image_name(step) for step in steps)
 
@@ -186,7 +180,6 @@ class SequenceSource(ManifestSource):
     flags = ("annotations", "label_column", "label_pattern")
     table = SequenceTable
     extensions = JSON_LINES
-    records = _SequenceRecords
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("sequence",)

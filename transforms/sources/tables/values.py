@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from recordmill.transforms.internal_errors import internal_errors
 from recordmill.transforms.records import BadInput, Box, FeatureValue, Scalar
@@ -205,8 +205,8 @@ def all_names(item: Mapping[str, Any]) -> list[str]:
 
 def take(item: dict[str, Any], name: str) -> Any:
     """Takes a value out of an object by its name, or by `outer/inner`; None where there is none."""
-    if name in item:
-        return item.pop(name)
+    if name in item or "/" not in name:
+        return item.pop(name, None)
     for at in range(len(name)):
         inner = item.get(name[:at]) if name[at] == "/" else None
         if isinstance(inner, dict) and (value := take(inner, name[at + 1 :])) is not None:
@@ -278,39 +278,11 @@ def flattened(text: str) -> tuple[Labels, dict[str, FeatureValue]]:
         raise BadInput("annotations", "not JSON", str(error)) from error
 
 
-class ValueKind(NamedTuple):
-    """How the values of a table are read.
-
-    Attributes:
-        is_text: values have no types.
-        labels: of a value.
-        features: of the columns that have no other meaning.
-        attributes: of an object, from the columns that have no other meaning.
-    """
-
-    is_text: bool
-    labels: Callable[[Any, str], Labels]
-    features: Callable[[Mapping[str, Any]], dict[str, FeatureValue]]
-    attributes: Callable[[Mapping[str, Any]], dict[str, Scalar]]
-
-
-def _filled(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value}
-
-
-def _scalars(values: Mapping[str, Any]) -> dict[str, Scalar]:
-    """Attributes: lists as their JSON text."""
-    found: Iterable[tuple[str, FeatureValue]] = flat(values).items()
+def scalars(values: Mapping[str, Any]) -> dict[str, Scalar]:
+    """The attributes of an object, from typed values: lists as their JSON text."""
     return renamed(
         {
             name: json.dumps(value, ensure_ascii=False) if isinstance(value, tuple) else value
-            for name, value in found
+            for name, value in flat(values).items()
         }
     )
-
-
-TEXT = ValueKind(True, lambda cell, _: labels_of_text(cell), _filled, lambda values: renamed(_filled(values)))
-"""Values of CSV. An empty cell is no feature."""
-
-JSON = ValueKind(False, lambda value, _: labels_in(value), flat, _scalars)
-"""Values of JSON. Features of inner objects are called `outer/inner`."""

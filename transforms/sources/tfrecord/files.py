@@ -1,19 +1,24 @@
-"""The TFRecord files of an input, the splits in their names, and how they are opened."""
+"""The files of TFRecords of an input, the splits in their names, and class names in files next to them.
+
+Those are manifest.json, label_map.pbtxt and *.labels.txt.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import re
 import zlib
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
+from recordmill.transforms.examples.label_map_items import map_items
 from recordmill.transforms.framing import HEAD_BYTES, Readable, is_head
-from recordmill.transforms.records import Failure
+from recordmill.transforms.records import ClassNames, Failure, JobError, add_classes
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.names import split_named
+from recordmill.transforms.sources.names import folder_of, split_named
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.files import is_file, open_file, status_of
@@ -32,6 +37,10 @@ _NAME = re.compile(
 _NEXT_TO_FILE = (MANIFEST, "label_map.pbtxt", "image.class.label.labels.txt", "label.labels.txt")
 _CHUNK = 1 << 16
 _ANY_HEADER = 32 + zlib.MAX_WBITS  # gzip's or zlib's
+# Features of TFDS that may have a label file, the likeliest first.
+_LABELS_TXT = ("image.class.label", "label", "labels", "class", "image.object.class.label", "image.label")
+_METADATA = (MANIFEST, "features.json", "dataset_info.json", "failures.jsonl")
+_MOST_BYTES = 64 << 20
 
 
 def is_tfrecord_name(name: str) -> bool:
@@ -62,13 +71,12 @@ def inputs(config: SourceConfig) -> Inputs:
     """The files in a folder, of a folder of versions in the latest; or one file and those next to it."""
     found = Inputs([], {}, [])
     if is_file(config.input):
-        folder, name = os.path.split(absolute(config.input))
-        path = real_path(config.input)
-        found.files.append(_tree_file(name, path))
-        confinement = Confinement((folder, os.path.dirname(path), *config.image_roots))
-        for other in _NEXT_TO_FILE:
-            if is_file(f"{folder}/{other}") and confinement.holds(f"{folder}/{other}"):
-                found.others[other] = _tree_file(other, confinement.leads_to(f"{folder}/{other}"))
+        (folder, name), path = os.path.split(absolute(config.input)), real_path(config.input)
+        status = status_of(path)
+        found.files.append(TreeFile(name, path, status.size, status.version))
+        around = Tree(folder, (os.path.dirname(path), *config.image_roots))
+        others = map(around.file, _NEXT_TO_FILE)
+        found.others.update({other.key: other for other in others if isinstance(other, TreeFile)})
         return found
     for item in Tree(_latest(config), config.image_roots, config.skip_dirs).files():
         if isinstance(item, Failure):
@@ -83,15 +91,10 @@ def inputs(config: SourceConfig) -> Inputs:
 def _latest(config: SourceConfig) -> str:
     """The folder of the latest version, or the input. Raises OSError where a link to it leads outside."""
     folder, within = config.input, Confinement((config.input, *config.image_roots))
-    with contextlib.suppress(ValueError):  # a latest.json that is somebody else's
+    with contextlib.suppress(ValueError):  # a latest.json of another program
         if within.holds(f"{folder}/{LATEST}") and (version := latest_version(folder)) is not None:
             return within.leads_to(version_folder(folder, version))
     return folder
-
-
-def _tree_file(key: str, path: str) -> TreeFile:
-    status = status_of(path)
-    return TreeFile(key, path, status.size, status.version)
 
 
 class Inflated:
@@ -155,3 +158,95 @@ def looks_framed(path: str) -> bool:
         except (EOFError, zlib.error):
             return False
     return is_head(head)
+
+
+def is_metadata_name(name: str) -> bool:
+    """Whether a file has the name of one that describes TFRecords."""
+    return name in _METADATA or name.endswith(("label_map.pbtxt", ".labels.txt", ".idx"))
+
+
+class Manifest(NamedTuple):
+    """The manifest.json of a dataset of ours."""
+
+    folder: str  # its key: empty, or ending in `/`
+    splits: Mapping[str, str]  # by key of the file
+    labels: Mapping[int, str]  # class names by id
+
+
+def read_manifests(files: Mapping[str, TreeFile]) -> list[Manifest]:
+    """The manifests of ours among files; other files of that name are ignored."""
+    found = []
+    for key, file in sorted(files.items()):
+        folder = folder_of(key)
+        if key != f"{folder}{MANIFEST}":
+            continue
+        try:
+            content: Any = json.loads(_text(file))
+            splits = {
+                f"{folder}{shard['file']}": str(split)
+                for split, described in content["splits"].items()
+                for shard in described["shards"]
+            }
+            labels = {int(number): str(name) for number, name in content["labels"].items()}
+            if "format_version" in content:
+                found.append(Manifest(folder, splits, labels))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue
+    return found
+
+
+def defined_classes(files: Mapping[str, TreeFile], found: Iterable[Manifest]) -> ClassNames | None:
+    """The classes that manifests of ours, else label maps, else a label file of TFDS define.
+
+    Raises:
+        JobError: two of them name a class differently, or one cannot be read.
+    """
+    defined = [ClassNames(manifest.labels) for manifest in found if manifest.labels]
+    if not defined:
+        defined = [_label_map(files[key]) for key in sorted(files) if key.endswith("label_map.pbtxt")]
+    for feature in _LABELS_TXT:
+        if not defined:
+            same = (key for key in sorted(files) if key.rpartition("/")[2] == f"{feature}.labels.txt")
+            defined = [_labels_txt(files[key]) for key in same]
+    return _merged(defined) if defined else None
+
+
+def _merged(found: Iterable[ClassNames]) -> ClassNames:
+    names: dict[int, str] = {}
+    texts: dict[str, str] = {}
+    for one in found:
+        add_classes(names, texts, one)
+    return ClassNames(names, texts)
+
+
+def _labels_txt(file: TreeFile) -> ClassNames:
+    lines = _text(file).removeprefix("\ufeff").rstrip().split("\n")
+    return ClassNames({number: line.strip() for number, line in enumerate(lines) if line.strip()})
+
+
+def _label_map(file: TreeFile) -> ClassNames:
+    try:
+        return read_label_map(_text(file))
+    except ValueError as error:
+        raise JobError(f"{file.path!r} is not a label map: {error}") from error
+
+
+def read_label_map(text: str) -> ClassNames:
+    """The classes of a label_map.pbtxt of the TF Object Detection API.
+
+    Raises:
+        ValueError: names the line, from 1, and its error.
+        JobError: two items name a class differently.
+    """
+    items = [item for _, item in map_items(text)]
+    texts = ({one.name: one.display} if one.display not in ("", one.name) else {} for one in items)
+    return _merged(ClassNames({one.number: one.name}, text) for one, text in zip(items, texts, strict=True))
+
+
+def _text(file: TreeFile) -> str:
+    with open_file(file.path) as stored:
+        data = stored.read(_MOST_BYTES)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise JobError(f"{file.path!r} is not UTF-8: {error}") from error

@@ -5,9 +5,10 @@ Features have the names of our schemas, those of the TF Object Detection API, or
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from recordmill.transforms.records import (
@@ -131,13 +132,12 @@ def image_within(record: bytes, span: Span, shape: Shape) -> tuple[Span, Pixels 
     named = shape.image_format and shape.image_format not in _PIXEL_FORMATS
     if named or (shape.image_format == "" and _PERHAPS_ENCODED.match(start)):
         return span, None  # decoding shows whether it is one
-    told = ", ".join(f"{name} {value}" for name, value in zip(shape._fields, shape, strict=True) if value)
-    detail = f"{length} bytes, which begin with {start[:8].hex(' ')}; told of it: {told}"
+    given = ", ".join(f"{name} {value}" for name, value in shape._asdict().items() if value)
+    detail = f"{length} bytes, which begin with {start[:8].hex(' ')}; told of it: {given}"
     raise BadInput("manifest", PIXELS_UNKNOWN, detail)
 
 
 def _tensor(record: bytes, span: Span) -> tuple[Span, Pixels] | None:
-    """The pixels of a serialised TensorProto; None where it is none."""
     try:
         data_type, sizes, content = read_tensor(record, span)
     except BadInput:
@@ -157,24 +157,18 @@ def _refer_to_record(span: Span, pixels: Pixels | None) -> ImageRef:
     return ImageRef("", span.start, span.stop - span.start, pixels)
 
 
+@dataclasses.dataclass(slots=True)
 class Fields:
     """The features of one record, or of one step of a sequence; those that were not asked for are free.
 
     `refer` makes the reference of an image file, or raw pixels of a shape, in a range of the record.
     """
 
-    def __init__(
-        self,
-        record: bytes,
-        features: Mapping[str, Feature],
-        lists: Mapping[str, list[Feature]] | None = None,
-        refer: Refer = _refer_to_record,
-    ) -> None:
-        self.record = record
-        self.features = features
-        self.lists = lists or {}
-        self.refer = refer
-        self._used: set[str] = set()
+    record: bytes
+    features: Mapping[str, Feature]
+    lists: Mapping[str, list[Feature]] = dataclasses.field(default_factory=dict)
+    refer: Refer = _refer_to_record
+    _used: set[str] = dataclasses.field(default_factory=set)
 
     def take(self, name: str) -> Feature:
         """A feature that is not free; one without values where there is none."""
@@ -187,11 +181,11 @@ class Fields:
 
     def texts(self, name: str) -> tuple[str, ...]:
         """The values of a list of bytes, as text. Raises BadInput where one is not UTF-8."""
-        found = tuple(self.scalar(span) for span in self.take(name).spans)
-        texts = tuple(text for text in found if isinstance(text, str))
-        if len(texts) < len(found):
-            raise BadInput("manifest", "text is not UTF-8", f"the feature {name!r}")
-        return texts
+        spans = self.take(name).spans
+        try:
+            return tuple(self.record[start:stop].decode() for start, stop in spans)
+        except UnicodeDecodeError as error:
+            raise BadInput("manifest", "text is not UTF-8", f"the feature {name!r}") from error
 
     def text(self, name: str) -> str:
         """The first value of a list of bytes; empty where there is none."""
@@ -225,15 +219,13 @@ class Fields:
         )
 
     def _first_integer(self, default: int | None, *names: str) -> int | None:
-        firsts = (number for feature in self._named(names) for number in feature.numbers[:1])
-        return next((int(number) for number in firsts if float(number).is_integer()), default)
+        firsts = (self.features.get(name, _NO_FEATURE).numbers[:1] for name in names)
+        return next((int(one) for first in firsts for one in first if float(one).is_integer()), default)
 
     def _first_text(self, default: str, *names: str) -> str:
-        firsts = (self.scalar(span) for feature in self._named(names) for span in feature.spans[:1])
-        return next((text.lower() for text in firsts if isinstance(text, str)), "") or default
-
-    def _named(self, names: Iterable[str]) -> Iterator[Feature]:
-        return (self.features[name] for name in names if name in self.features)
+        firsts = (self.features.get(name, _NO_FEATURE).spans[:1] for name in names)
+        texts = (self.scalar(span) for first in firsts for span in first)
+        return next((text.lower() for text in texts if isinstance(text, str)), "") or default
 
 
 def read_fields(record: bytes, renames: Mapping[str, str], refer: Refer = _refer_to_record) -> Fields:
@@ -276,7 +268,8 @@ def read_record(
         BadInput: it cannot be used.
     """
     name_key = _SEQUENCE_KEY if fields.lists else FILENAME
-    key = (is_ours and fields.text(name_key)) or origin
+    filename = fields.text(name_key)
+    key = (is_ours and filename) or origin
     shape = fields.shape()
     names: dict[int, str] = {}
     texts: dict[str, str] = {}
@@ -289,10 +282,8 @@ def read_record(
     else:
         image, masks = _image(fields, shape), _masks(fields, shape)
         labels = _labels(fields, names, texts)
-        objects, object_names = _objects(fields, labels, include)
-        names = {**object_names, **names}
+        objects = _objects(fields, labels, names, include)
         captions = tuple(caption for name in _CAPTIONS for caption in fields.texts(name))
-    filename = fields.text(name_key)
     source_ids = [str(one) for one in fields.values(fields.take(SOURCE_ID)) if not isinstance(one, bytes)]
     for name in _CAPTIONS:
         fields.take(name)
@@ -320,7 +311,6 @@ def read_record(
 
 
 def _steps(context: Fields, shape: Shape, names: dict[int, str], texts: dict[str, str]) -> Steps:
-    """The steps of a SequenceExample; `names` and `texts` are as for `_labels`."""
     steps = []
     for at in range(max(map(len, context.lists.values()))):
         features = {name: values[at] for name, values in context.lists.items() if at < len(values)}
@@ -341,7 +331,6 @@ def _steps(context: Fields, shape: Shape, names: dict[int, str], texts: dict[str
 
 
 def _image(fields: Fields, shape: Shape) -> ImageRef | None:
-    """The image of a record or step; None where it has none. Raises BadInput of stage `manifest`."""
     fault: BadInput | None = None
     for name in IMAGE_KEYS:
         spans = fields.features.get(name, _NO_FEATURE).spans
@@ -372,7 +361,6 @@ def _is_text(value: str | bytes) -> bool:
 
 
 def _masks(fields: Fields, shape: Shape) -> dict[str, MaskImage]:
-    """The masks of the image, by what their pixels are."""
     found: dict[str, MaskImage] = {}
     for name, kind in _MASKS.items():
         spans = fields.take(name).spans
@@ -382,8 +370,8 @@ def _masks(fields: Fields, shape: Shape) -> dict[str, MaskImage]:
         pixels = None
         if not is_encoded(fields.record[start : min(stop, start + 16)]):
             if not (shape.height and shape.width and stop - start == shape.height * shape.width):
-                found_bytes = f"the feature {name!r} has {stop - start} bytes"
-                detail = f"{found_bytes}; a PNG is read, or height x width bytes"
+                size = f"the feature {name!r} has {stop - start} bytes"
+                detail = f"{size}; a PNG is read, or height x width bytes"
                 raise BadInput("annotations", "mask of no known format", detail)
             pixels = (shape.height, shape.width, 1)
         found.setdefault(kind, MaskImage(fields.refer(spans[0], pixels)))
@@ -391,23 +379,15 @@ def _masks(fields: Fields, shape: Shape) -> dict[str, MaskImage]:
 
 
 def _labels(fields: Fields, names: dict[int, str], texts: dict[str, str]) -> _Labels:
-    """The labels of a record or step: ids if there are any, or else text.
-
-    Adds class names by id to `names`, and to `texts` display texts of synsets.
-    """
+    """The labels of a record or step; adds class names by id and display texts by synset."""
     found, synsets = fields.texts(TEXT), fields.texts(SYNSET)
-    ids: tuple[int, ...] = ()
-    is_found = False
-    for name in LABEL_KEYS:
-        feature = fields.features.get(name, _NO_FEATURE)
-        if not feature:
-            fields.take(name)
-        elif feature.kind != "float" and not is_found:
-            is_found = True
-            if feature.kind == "int64":
-                ids = fields.integers(name)
-            else:
-                found = fields.texts(name)
+    features = {name: fields.features.get(name, _NO_FEATURE) for name in LABEL_KEYS}
+    for name in (name for name, feature in features.items() if not feature):
+        fields.take(name)
+    name = next((name for name, feature in features.items() if feature and feature.kind != "float"), "")
+    ids = fields.integers(name) if name else ()
+    if name and not ids:
+        found = fields.texts(name)
     codes = synsets if len(synsets) == len(found) and all(synsets) else ()
     texts.update((code, text) for code, text in zip(codes, found, strict=False) if text not in ("", code))
     if not ids:
@@ -427,44 +407,34 @@ def _names_by_id(ids: Sequence[int], texts: Sequence[str]) -> dict[int, str]:
 
 
 def _objects(
-    fields: Fields, labels: _Labels, include: Collection[str]
-) -> tuple[tuple[AnnotatedObject, ...], dict[int, str]]:
-    """The objects, and the names of their classes by id; a single label of the image is also theirs.
-
-    Raises:
-        BadInput: stage `annotations`: lists do not fit each other, or objects have no class.
-    """
+    fields: Fields, labels: _Labels, names: dict[int, str], include: Collection[str]
+) -> tuple[AnnotatedObject, ...]:
+    """The objects; a single label of the image is also theirs. Adds class names by id that `names` lacks."""
     if not any(name.startswith(_OBJECT) for name in fields.features):
-        return (), {}
+        return ()
     boxes = _boxes(fields)
     count = len(boxes)
     texts = fields.texts(_OBJECT_TEXTS)
     ids, others = map(fields.integers, _OBJECT_LABELS)
-    classes: _Labels = ids or others
-    names: dict[int, str] = {}
-    _check_count(count, classes, "labels of objects")
+    ids = ids or others
+    _check_count(count, ids, "labels of objects")
     _check_count(count, texts, "class/text of objects")
-    if classes:
-        names = _names_by_id(ids or others, texts)
-    elif len(texts) == count and all(texts):
-        classes = texts
-    elif len(labels) == 1:
-        classes = labels * count
-    else:
+    classes: _Labels = ids or (texts if all(texts) else ()) or (labels * count if len(labels) == 1 else ())
+    if len(classes) != count:
         detail = f"there is neither {_OBJECT_LABELS[0]} nor {_OBJECT_TEXTS}"
         raise BadInput("annotations", "object without a class", detail)
+    names.update({**_names_by_id(ids, texts), **names})
     spans = fields.take(_OBJECT_MASK).spans
     masks: list[ImageRef | None] = [None] * count
     if "masks" in include and spans:
         _check_count(count, spans, _OBJECT_MASK)
         masks = [fields.refer(span, None) if span.stop > span.start else None for span in spans]
     keypoints = _keypoints(fields, count, "keypoints" in include)
-    attributes = _attributes(fields, count)
-    objects = zip(classes, boxes, masks, keypoints, attributes, strict=True)
+    objects = zip(classes, boxes, masks, keypoints, _attributes(fields, count), strict=True)
     return tuple(
-        AnnotatedObject(label, box, mask, points, attributes=known)
-        for label, box, mask, points, known in objects
-    ), names
+        AnnotatedObject(label, box, mask, points, attributes=values)
+        for label, box, mask, points, values in objects
+    )
 
 
 def _check_count(boxes: int, values: Sequence[object], name: str) -> None:

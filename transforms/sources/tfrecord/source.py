@@ -14,13 +14,13 @@ from collections.abc import Iterator
 import msgspec
 
 from recordmill.transforms.framing import HEAD_BYTES, DamagedRecordError, Frame, read_frames
-from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRecord, ImageRef
+from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRef, add_classes
 from recordmill.transforms.sources.config import ANNOTATIONS, SourceConfig, readable
-from recordmill.transforms.sources.names import failed, skipped
+from recordmill.transforms.sources.names import failed, folder_of, skipped
 from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import EXCLUDED, Selection
 from recordmill.transforms.sources.source import Description, Item, Items, Source
-from recordmill.transforms.sources.tfrecord import files, labels, records
+from recordmill.transforms.sources.tfrecord import files, records
 from recordmill.transforms.sources.tfrecord.wire import Feature, Span
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.faults import os_fault
@@ -34,17 +34,12 @@ _LOOKED_AT = 16  # files whose first records determine the features
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FilePart:
-    """A file of TFRecords, and its split.
-
-    Attributes:
-        is_ours: a manifest of ours lists the file.
-        is_defined: files next to the TFRecords define the names of classes by id.
-    """
+    """A file of TFRecords, and its split."""
 
     file: TreeFile
     split: str | None
-    is_ours: bool
-    is_defined: bool
+    is_ours: bool  # a manifest of ours lists the file
+    is_defined: bool  # files next to the TFRecords define the names of classes by id
 
 
 class TfrecordSource(Source):
@@ -80,7 +75,7 @@ class TfrecordSource(Source):
     def split_names(self, config: SourceConfig) -> tuple[str, ...]:
         with readable("--input", config.input):
             found = files.inputs(config)
-            parts = list(_files(found, labels.read_manifests(found.others), False))
+            parts = list(_files(found, files.read_manifests(found.others), False))
         splits = (part.split for part in parts if isinstance(part, FilePart))
         return tuple(sorted({split for split in splits if split is not None}))
 
@@ -99,8 +94,8 @@ class TfrecordSource(Source):
     def parts(self, config: SourceConfig, most: int) -> Iterator[Item | FilePart]:
         found = files.inputs(config)
         yield from found.failures
-        manifests = labels.read_manifests(found.others)
-        defined = labels.defined_classes(found.others, manifests)
+        manifests = files.read_manifests(found.others)
+        defined = files.defined_classes(found.others, manifests)
         if defined is not None:
             # labels from keys may be other classes than those of the records
             yield dataclasses.replace(defined, optional=config.label_pattern is not None)
@@ -118,7 +113,7 @@ class TfrecordSource(Source):
 
 def _records(config: SourceConfig, part: FilePart, spool: Spool) -> Items:
     """The records of a file, and the names of the classes in them."""
-    file, number = part.file, -1
+    file, number, packed = part.file, -1, False
     selection, renames = Selection(config), dict(config.input_features)
     names: dict[int, str] = {}
     texts: dict[str, str] = {}
@@ -136,7 +131,9 @@ def _records(config: SourceConfig, part: FilePart, spool: Spool) -> Items:
                         yield skipped(record.key, EXCLUDED)
                         continue
                     if config.label_pattern is not None:
-                        yield _labelled(record, selection)
+                        found = selection.labels(record.key, ())
+                        annotations = msgspec.structs.replace(record.annotations, labels=found)
+                        yield msgspec.structs.replace(record, annotations=annotations)
                         continue
                 except BadInput as fault:
                     yield failed(fault.key or origin, fault)
@@ -144,12 +141,14 @@ def _records(config: SourceConfig, part: FilePart, spool: Spool) -> Items:
                 if part.is_defined:
                     classes = ClassNames({}, classes.texts, optional=True)
                 if not (classes.names.items() <= names.items() and classes.texts.items() <= texts.items()):
-                    labels.add_classes(names, texts, classes)
+                    add_classes(names, texts, classes)
                     if config.limit is not None:
                         yield classes  # the listing may end with this record
                 yield record
     except (DamagedRecordError, EOFError, zlib.error) as error:
-        detail = f"{error}; {_unread(file, error)}"
+        left = file.size - error.offset if isinstance(error, DamagedRecordError) and not packed else 0
+        rest = f"the {left} bytes from there on are" if left > 0 else "what follows is"
+        detail = f"{error}; {rest} not read"
         yield Failure(f"{file.key}/{number + 1:08}", "manifest", "damaged TFRecord", detail)
     except OSError as error:
         yield os_fault(error, "list").failure(file.key)
@@ -157,15 +156,7 @@ def _records(config: SourceConfig, part: FilePart, spool: Spool) -> Items:
         yield ClassNames(names, texts, optional=True)
 
 
-def _labelled(record: ImageRecord, selection: Selection) -> ImageRecord:
-    label = selection.labels(record.key, ())
-    annotations = msgspec.structs.replace(record.annotations, labels=label)
-    return msgspec.structs.replace(record, annotations=annotations)
-
-
 def _refer(path: str, generation: int, frame: Frame, spool: Spool | None) -> records.Refer:
-    """A function that refers to ranges of a record: in its file, or unpacked into a spool."""
-
     def refer(span: Span, pixels: records.Pixels | None) -> ImageRef:
         start, stop = span
         if spool is not None:
@@ -175,16 +166,8 @@ def _refer(path: str, generation: int, frame: Frame, spool: Spool | None) -> rec
     return refer
 
 
-def _unread(file: TreeFile, error: Exception) -> str:
-    if isinstance(error, DamagedRecordError) and error.offset < file.size:
-        with files.opened_input(file.path) as (_, packed):
-            if not packed:
-                return f"the {file.size - error.offset} bytes from there on are not read"
-    return "what follows is not read"
-
-
 def _files(
-    found: files.Inputs, manifests: list[labels.Manifest], is_defined: bool
+    found: files.Inputs, manifests: list[files.Manifest], is_defined: bool
 ) -> Iterator[Failure | FilePart]:
     """The files to read; one next to a manifest of ours that does not list it is skipped."""
     splits = {key: split for manifest in reversed(manifests) for key, split in manifest.splits.items()}
@@ -192,16 +175,16 @@ def _files(
     for file in found.files:
         if file.key in splits:
             yield FilePart(file, splits[file.key], True, is_defined)
-        elif file.key[: file.key.rfind("/") + 1] in folders:
+        elif folder_of(file.key) in folders:
             yield Failure(file.key, "list", f"not listed in {MANIFEST}", skipped=True)
         else:
             yield FilePart(file, files.split_of(file.key), False, is_defined)
 
 
-def _other_files(found: files.Inputs, manifests: list[labels.Manifest]) -> Iterator[Failure]:
+def _other_files(found: files.Inputs, manifests: list[files.Manifest]) -> Iterator[Failure]:
     """Files that are neither TFRecords nor metadata of them, and missing files of manifests."""
     for key in sorted(found.others):
-        if not labels.is_metadata_name(key.rpartition("/")[2]):
+        if not files.is_metadata_name(key.rpartition("/")[2]):
             yield Failure(key, "list", "not a TFRecord file by name", skipped=True)
     keys = {file.key for file in found.files}
     for manifest in manifests:
@@ -212,11 +195,7 @@ def _other_files(found: files.Inputs, manifests: list[labels.Manifest]) -> Itera
 def _first_features(
     found: files.Inputs, renames: dict[str, str]
 ) -> tuple[dict[str, Feature], dict[str, list[Feature]]]:
-    """The features, and the feature lists, of the first records of some files.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
+    """The features, and the feature lists, of the first records of some files."""
     features: dict[str, Feature] = {}
     lists: dict[str, list[Feature]] = {}
     for file in found.files[:_LOOKED_AT]:

@@ -1,4 +1,4 @@
-"""What describes a YOLO dataset: Ultralytics' data.yaml, darknet's obj.data, lists of images, class files."""
+"""The description of a YOLO dataset: Ultralytics' data.yaml, darknet's obj.data, lists, files of classes."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from recordmill.transforms.sources.names import (
     is_split_name,
     is_unicode,
     normal_split,
+    one_line,
     stem_of,
 )
 from recordmill.transforms.sources.pairs import ROOT_NAMES, ImageSet, is_split_list, root_of
@@ -31,12 +32,8 @@ from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_file, is_folder, may_be_there, names_in, open_file
 from recordmill.transforms.storage.paths import absolute, below, is_absolute, real_path
 
-USUAL_NAMES = ("data.yaml", "data.yml", "dataset.yaml")
-"""Names of YAML files that describe a dataset."""
-
-LABEL_FOLDERS = frozenset(("labels", "label", "annotations", "annotation"))
-"""Names, in lower case, of folders of label files."""
-
+USUAL_NAMES = ("data.yaml", "data.yml", "dataset.yaml")  # of YAML files that describe a dataset
+LABEL_FOLDERS = frozenset(("labels", "label", "annotations", "annotation"))  # in lower case
 CLASS_FILES = ("obj.names", "classes.txt", "_darknet.labels")
 _SPLITS = ("train", "val", "test")
 _DARKNET_SPLITS = ("train", "valid", "val", "test")
@@ -46,13 +43,7 @@ _LARGEST_ID = (1 << 31) - 2  # that still fits an int32 where ids are counted fr
 
 
 class YoloDataset:
-    """The description of a dataset, read from the first level of the input alone.
-
-    Attributes:
-        names: of the classes by id; empty where there are none.
-        keypoints: (number, values each) of poses.
-        sets: of the splits; none where folders name these.
-        files: paths below the root of the files that describe the dataset.
+    """The description of a dataset, read from the first level of the input only.
 
     Raises:
         ValueError: it is damaged, or names a path outside the input, or one image in two splits.
@@ -60,9 +51,9 @@ class YoloDataset:
     """
 
     def __init__(self, config: SourceConfig) -> None:
-        self.names: dict[int, str] = {}
-        self.keypoints: tuple[int, int] | None = None
-        self.sets: list[ImageSet] = []
+        self.names: dict[int, str] = {}  # of the classes by id; empty where there are none
+        self.keypoints: tuple[int, int] | None = None  # (number, values each) of poses
+        self.sets: list[ImageSet] = []  # of the splits; none where folders name these
         self._input = config.input
         self._root = root_of(config)
         self._roots = (self._root, *map(real_path, config.image_roots))
@@ -74,7 +65,7 @@ class YoloDataset:
         names = sorted(self._names_in(self._root))
         yaml = self._yaml_in(names) if is_folder(config.input) else os.path.basename(config.input)
         self._description = yaml or next((name for name in names if extension_of(name) == "data"), "")
-        self.files = {self._description}
+        self.files = {self._description}  # keys of the files that describe the dataset
         if yaml:
             self._read_yaml(self._file(yaml))
         elif self._description:
@@ -82,7 +73,7 @@ class YoloDataset:
         if not self.names:
             self._read_class_file(names)
         if not yaml and all(one.key is None for one in self.sets):
-            lists = filter(self._is_image_list, names)
+            lists = filter(self._is_image_list, filter(is_split_list, names))
             found = [ImageSet(normal_split(stem_of(name)), name, name, self._file(name)) for name in lists]
             self.sets = [*found, *self.sets]
         self.files.update(one.key or "" for one in self.sets if one.list_path)
@@ -95,13 +86,10 @@ class YoloDataset:
         return {number: name if is_unique else number for number, name in self.names.items()}
 
     def image_of(self, line: str, listed: ImageSet, images: Container[str]) -> tuple[str, None]:
-        """The key of an image that a list names.
+        """The key of an image that a list names. Raises BadInput if there is none, or the path leads outside.
 
         A relative path may begin at another folder, and an absolute path may be of another computer: the
         first folders may be missing on disk.
-
-        Raises:
-            BadInput: there is no such image, or the path leads outside.
         """
         path = line if "/" in line else line.replace("\\", "/")
         bases = dict.fromkeys((posixpath.dirname(listed.key or ""), self._base, ""))
@@ -123,36 +111,29 @@ class YoloDataset:
         return ["" if one == "." else one for one in tidy if one != ".." and not one.startswith("../")]
 
     def _file(self, key: str) -> str:
-        """The real path of a file that describes the dataset.
-
-        Raises:
-            OSError: it is a link that leads outside, and is not the input itself; or leads to nothing.
-        """
+        """The real path of a file. Raises OSError for a link that leads outside, or to nothing."""
         paths = (f"{root}/{key}" for root in self._roots)
         return self._confinement.leads_to(next(filter(is_file, paths), f"{self._root}/{key}"))
 
-    def _find(self, path: str, complete: str = "") -> tuple[str | None, bool]:
-        """The key of a file or folder, and whether it is a file; None if it is not below a root.
+    def _find(self, *paths: str) -> tuple[str | None, bool]:
+        """The key of the file or folder that one of the paths means, and whether it is a file; or None.
 
         A path of another computer, or one that differs in case, is found by as many of its last parts as
         possible. The last part alone is enough only for a file, or a folder named like a split: the folder
         `images` of `/data/train/images` may hold every split.
         """
-        complete = complete or path
-        if "\0" in complete:
+        if "\0" in paths[0]:
             return None, False
-        for key in dict.fromkeys((*self._inner(complete), *self._inner(path))):
-            for root in self._roots:
-                inner = f"{root}/{key}" if key else root
-                if (is_there := is_folder(inner)) or is_file(inner):
-                    return key, not is_there
-        for parts in _tails(complete):
-            for root in self._roots:
-                for folder in self._around(root):
-                    found = self._in_any_case(f"{root}/{folder}".rstrip("/"), parts)
+        keys = dict.fromkeys(key for path in paths for key in self._inner(path))
+        for key, root in itertools.product(keys, self._roots):
+            inner = f"{root}/{key}" if key else root
+            if (is_there := is_folder(inner)) or is_file(inner):
+                return key, not is_there
+        for parts, root in itertools.product(_tails(paths[0]), self._roots):
+            for folder in self._around(root):
+                if found := self._in_any_case(f"{root}/{folder}".rstrip("/"), parts):
                     key = f"{folder}/{found}".lstrip("/")
-                    is_list = found is not None and is_file(f"{root}/{key}")
-                    if found is not None and (is_list or len(parts) > 1 or is_split_name(found)):
+                    if (is_list := is_file(f"{root}/{key}")) or len(parts) > 1 or is_split_name(found):
                         return key, is_list
         return None, False
 
@@ -165,12 +146,12 @@ class YoloDataset:
 
     def _in_any_case(self, folder: str, parts: Sequence[str]) -> str | None:
         """The path below a folder that equals `parts`, apart from case."""
-        alike = [name for name in self._names_in(folder) if name.lower() == parts[0].lower()]
-        for name in sorted(alike, key=lambda name: (name != parts[0], name)):
-            if len(parts) == 1:
-                return name
-            if (rest := self._in_any_case(f"{folder}/{name}", parts[1:])) is not None:
-                return f"{name}/{rest}"
+        first, *rest = parts
+        alike = [name for name in self._names_in(folder) if name.lower() == first.lower()]
+        for name in sorted(alike, key=lambda name: (name != first, name)):
+            inner = self._in_any_case(f"{folder}/{name}", rest) if rest else ""
+            if inner is not None:
+                return f"{name}/{inner}".rstrip("/")
         return None
 
     def _yaml_in(self, names: list[str]) -> str | None:
@@ -187,7 +168,7 @@ class YoloDataset:
         if len(found) > 1:
             raise ValueError(
                 f"--input is {self._input!r}, where {' and '.join(map(repr, found[:2]))} both name classes; "
-                "give the one that is meant as --input"
+                "give one of them as --input"
             )
         return found[0] if found else None
 
@@ -232,59 +213,58 @@ class YoloDataset:
         for split, text in texts:
             path = text.replace("\\", "/")
             complete = path if is_absolute(path) else posixpath.join(base, path)
-            key, is_list = self._find(path, complete)
+            key, is_list = self._find(complete, path)
             if key is None:
                 missing.append((ImageSet(split, text, None), complete))
             else:
                 self.sets.append(ImageSet(split, text, key, self._file(key) if is_list else ""))
-        for one, complete in missing if not may_be_missing else ():
-            # templates name a `test`; and image roots may hold the images of all splits together
-            is_allowed = one.split == "test" if self.sets else len(self._roots) > 1
-            said = f"--input is {self._input!r}: {self._description}"
-            path, text = posixpath.join(clipped(base), clipped(one.text)), clipped(one.text)
-            is_there = file_system(complete).has_latency or may_be_there(posixpath.join(self._root, complete))
-            if is_there and not self._inner(complete):
-                raise ValueError(f"{said} names {path!r}, outside the input; {GIVE_ROOT}")
-            if not is_allowed:
-                raise ValueError(
-                    f"{said} has {one.split}: {text!r}, and neither {path!r} nor the end of that path is "
-                    f"below {' and '.join(map(repr, self._roots))}; correct or remove {one.split} in "
-                    f"{self._description}, or give --image_root the folder that the path begins in"
-                )
+        if not may_be_missing:
+            for one, complete in missing:
+                self._check_missing(one, base, complete)
         self.sets += [one for one, _ in missing]
 
+    def _check_missing(self, one: ImageSet, base: str, complete: str) -> None:
+        """Raises ValueError unless a set that is not found may be missing."""
+        said = f"--input is {self._input!r}: {self._description}"
+        path, text = posixpath.join(clipped(base), clipped(one.text)), clipped(one.text)
+        is_there = file_system(complete).has_latency or may_be_there(posixpath.join(self._root, complete))
+        if is_there and not self._inner(complete):
+            raise ValueError(f"{said} names {path!r}, outside the input; {GIVE_ROOT}")
+        # templates name a `test`; and image roots may hold the images of all splits together
+        if not (one.split == "test" if self.sets else len(self._roots) > 1):
+            raise ValueError(
+                f"{said} has {one.split}: {text!r}, and neither {path!r} nor the end of that path is below "
+                f"{' and '.join(map(repr, self._roots))}; correct or remove {one.split} in "
+                f"{self._description}, or give --image_root the folder that the path begins in"
+            )
+
     def _is_image_list(self, name: str) -> bool:
-        """Whether a file is named like a split, and its first line like an image."""
-        if not is_split_list(name):
-            return False
+        """Whether the first line of a file is named like an image."""
         with open_file(self._file(name)) as stream:
             start = stream.read(1 << 12)
         return is_image_name(start.decode("utf-8", "replace").split("\n")[0].strip())
 
     def _check_apart(self) -> None:
-        found = [(one, one.key) for one in self.sets if one.key is not None]
-        for (one, key), (other, other_key) in itertools.combinations(found, 2):
+        """Raises ValueError where two splits name one list, or one folder that is in the other."""
+        for one, other in itertools.combinations([one for one in self.sets if one.key is not None], 2):
             if one.split == other.split or one.list_path != other.list_path:
                 continue
-            if one.list_path or posixpath.commonpath((key, other_key)) in (key, other_key):
+            keys = one.key or "", other.key or ""
+            if one.list_path or posixpath.commonpath(keys) in keys:
                 raise ValueError(
                     f"--input is {self._input!r}: {one.split} ({one.text}) and {other.split} ({other.text}) "
-                    "name the same images; take one of them out, and give --splits to divide them"
+                    "name the same images; remove one of them, and give --splits to divide them"
                 )
 
 
 def _tails(path: str) -> Iterator[list[str]]:
-    """The parts of a path; then without its first, its first two, …"""
+    """The parts of a path; then those without the first, without the first two, …"""
     parts = [part for part in path.split("/") if part not in ("", ".", "..")]
     return (parts[at:] for at in range(len(parts)))
 
 
 def read_yaml(path: str) -> dict[str, Any]:
-    """A mapping in YAML whose scalars are all text, as written: `no` stays a class called `no`.
-
-    Raises:
-        ValueError: it is something else.
-    """
+    """A mapping in YAML whose scalars are all text: `no` stays a class called `no`. Raises ValueError."""
     import yaml
 
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # makes text, lists and mappings alone
@@ -296,13 +276,11 @@ def read_yaml(path: str) -> dict[str, Any]:
             kind = type(event).__name__
             depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
             if depth > _DEEPEST_YAML or number > _MOST_YAML:
-                raise ValueError(
-                    f"{path!r} is nested more than {_DEEPEST_YAML} deep, or has more than {_MOST_YAML} values"
-                )
+                most = f"nested more than {_DEEPEST_YAML} deep, or has more than {_MOST_YAML} values"
+                raise ValueError(f"{path!r} is {most}")
         found = yaml.load(text, Loader=loader)
     except (yaml.YAMLError, RecursionError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise ValueError(f"{path!r} is not YAML: {said}") from error
+        raise ValueError(f"{path!r} is not YAML: {one_line(error)}") from error
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
         raise ValueError(f"{path!r} is not YAML of a mapping")
     return found
@@ -323,12 +301,11 @@ def _yaml_names(value: object, path: str) -> dict[int, str]:
         raise ValueError(f"{path!r}: names is neither a list nor a mapping of ids to names")
     found = {}
     for number, name in value.items() if isinstance(value, dict) else enumerate(value):
-        if not re.fullmatch(r"\d{1,20}", str(number)):
-            raise ValueError(f"{path!r}: names has the id {str(number)[:40]!r}, not a whole number from 0")
+        if not re.fullmatch(r"\d{1,20}", str(number)) or int(number) > _LARGEST_ID:
+            shown = str(number)[:40]
+            raise ValueError(f"{path!r}: names has the id {shown!r}, not a number from 0 to {_LARGEST_ID}")
         if not isinstance(name, str) or not name:
             raise ValueError(f"{path!r}: the name of class {number} is not text")
-        if int(number) > _LARGEST_ID:
-            raise ValueError(f"{path!r}: names has the id {number}; the largest is {_LARGEST_ID}")
         found[int(number)] = name
     return found
 
@@ -340,6 +317,4 @@ def _keypoint_shape(value: object, path: str) -> tuple[int, int] | None:
         case [str(count), "2" | "3" as each] if count.isdecimal() and int(count):
             return int(count), int(each)
     shown = clipped(str(value).replace("'", ""))
-    raise ValueError(
-        f"{path!r}: kpt_shape is {shown}, not two numbers such as [17, 3]; each keypoint has 2 or 3 numbers"
-    )
+    raise ValueError(f"{path!r}: kpt_shape is {shown}, not as [17, 3]: 17 keypoints of 2 or 3 numbers each")

@@ -10,9 +10,20 @@ import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from recordmill.transforms.records import Annotations, BadInput, ClassNames, Failure, ImageRecord, JobError
+from recordmill.transforms.internal_errors import internal_errors
+from recordmill.transforms.records import (
+    AnnotatedObject,
+    Annotations,
+    BadInput,
+    Box,
+    ClassNames,
+    Failure,
+    ImageRecord,
+    JobError,
+)
 from recordmill.transforms.sources.config import SourceConfig, readable
 from recordmill.transforms.sources.names import (
     NOT_AN_IMAGE,
@@ -40,15 +51,16 @@ from recordmill.transforms.sources.small_files import read_files
 from recordmill.transforms.sources.source import Description, Items, Source
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.sources.yolo.dataset import CLASS_FILES, LABEL_FOLDERS, YoloDataset
-from recordmill.transforms.sources.yolo.lines import LineFormat, is_label_text
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_folder
 
 _LOOKED_AT = 10_000  # files among which a check looks for an image, where calls wait for a service
 _MAX_LABEL_BYTES = 1 << 26
+_BOX = 4
+_SMALLEST_POLYGON = 6
 
 _Files = Mapping[str, TreeFile]
-_Labels = Mapping[str, list[str]]  # keys of the label files of an image
+_Labels = Mapping[str, list[TreeFile]]  # the label files of an image
 
 
 class YoloSource(Source):
@@ -73,7 +85,7 @@ class YoloSource(Source):
         YoloDataset(config)
         most = _LOOKED_AT if file_system(config.input).has_latency else math.inf
         files = enumerate(input_files(config))
-        if not any(is_image_name(item.key) or number >= most for number, item in files):
+        if not any(is_image_name(item.key) or number >= most for number, (_, item) in files):
             remedy = "; give --image_root the folder of the images, if they are elsewhere"
             raise ValueError(
                 f"--input is {config.input!r}: there is no image below it{links_outside(config) or remedy}"
@@ -97,7 +109,7 @@ class YoloSource(Source):
             yield ClassNames(dataset.names)
         images: dict[str, TreeFile] = {}
         texts: dict[str, TreeFile] = {}
-        for item in input_files(config):
+        for _, item in input_files(config):
             if isinstance(item, TreeFile) and is_image_name(item.key):
                 images[item.key] = item
             elif item.key in dataset.files:  # the data.yaml that the input is may be a link to anywhere
@@ -109,10 +121,10 @@ class YoloSource(Source):
             else:
                 yield skipped(item.key, NOT_AN_IMAGE)
         labels = _pair_labels(images, texts)
-        yield from _records(config, dataset, images, texts, labels)
-        used = {key for keys in labels.values() for key in keys}
-        orphans = (text for key, text in texts.items() if key not in used)
-        for text, data in read_files(((one, one if one.size else None) for one in orphans), _MAX_LABEL_BYTES):
+        yield from _records(config, dataset, images, labels)
+        used = {text.key for found in labels.values() for text in found}
+        orphans = ((text, text if text.size else None) for key, text in texts.items() if key not in used)
+        for text, data in read_files(orphans, _MAX_LABEL_BYTES):
             yield _orphan(text, data)
 
 
@@ -138,70 +150,63 @@ def _check_has_labels(config: SourceConfig) -> None:
         )
 
 
-def _records(
-    config: SourceConfig, dataset: YoloDataset, images: _Files, texts: _Files, labels: _Labels
-) -> Items:
+def _records(config: SourceConfig, dataset: YoloDataset, images: _Files, labels: _Labels) -> Items:
     """The records of the images, in the order of the sets; then images that are in none."""
     selection = Selection(config)
     has_masks, has_keypoints = (kind in config.include_annotations for kind in ("masks", "keypoints"))
     lines = LineFormat(dataset.labels, dataset.keypoints, has_masks, has_keypoints)
-    shared = _shared(labels)
+    folders: dict[str, set[str]] = {}  # of the images of each label file
+    for image, (label, *_) in labels.items():
+        folders.setdefault(label.key, set()).add(folder_of(image))
 
     def label_file(item: Listed | Failure) -> TreeFile | None:
         found = labels.get(item.key, ()) if isinstance(item, Listed) and selection.takes(item.key) else ()
-        return texts[found[0]] if len(found) == 1 and texts[found[0]].size else None
+        return found[0] if len(found) == 1 and found[0].size else None
 
     def record(item: Listed, data: bytes | BadInput) -> ImageRecord:
-        found = labels.get(item.key, [""])
-        if len(found) > 1:
-            detail = f"{found[0]} and {found[1]} are both called like it"
+        label, *others = [file.key for file in labels.get(item.key, ())] or [""]
+        if others:
+            detail = f"{label} and {others[0]} are both called like it"
             raise BadInput("annotations", "several annotations of one name", detail)
-        if found[0] in shared:
-            raise BadInput("annotations", "several images of one name", f"{found[0]} may be of each")
-        annotations = Annotations(objects=lines.objects(_text(data, found[0]), found[0]), relative=True)
+        if len(folders.get(label, ())) > 1:
+            raise BadInput("annotations", "several images of one name", f"{label} may be of each")
+        annotations = Annotations(objects=lines.objects(_text(data, label), label), relative=True)
         image = images[item.key]
         return ImageRecord(item.key, image.ref, item.split, annotations, item.origin, image.size)
 
-    find = functools.partial(dataset.image_of, images=images)
-    items = images_of_splits(images, dataset.sets, find)
-    for item, data in read_files(((item, label_file(item)) for item in items), _MAX_LABEL_BYTES):
+    listed = images_of_splits(images, dataset.sets, functools.partial(dataset.image_of, images=images))
+    for item, data in read_files(((item, label_file(item)) for item in listed), _MAX_LABEL_BYTES):
         if isinstance(item, Failure):
             yield item
         else:
             yield selection.item(item.key, functools.partial(record, item, data))
 
 
-def _pair_labels(images: Iterable[str], texts: Iterable[str]) -> _Labels:
+def _pair_labels(images: Iterable[str], texts: _Files) -> _Labels:
     """The label file of each image, by path; where no label file has the path of an image, by file name.
 
-    `labels/train/1.txt`, `train/labels/1.txt` and `train/1.txt` are of `images/train/1.jpg`.
-
-    Returns:
-        By key of an image that has any: one key, or several of one name that cannot be told apart.
+    `labels/train/1.txt`, `train/labels/1.txt` and `train/1.txt` are of `images/train/1.jpg`. By file name,
+    an image may have several.
     """
-    by_path: dict[str, list[str]] = {}
-    for key in texts:
-        by_path.setdefault(without_folder(stem_of(key), LABEL_FOLDERS), []).append(key)
-    found: dict[str, list[str]] = {}
+    by_path = _grouped(texts, lambda key: without_folder(stem_of(key), LABEL_FOLDERS))
+    found: dict[str, list[TreeFile]] = {}
     for key in images:
         if labels := by_path.get(without_folder(stem_of(key), IMAGE_FOLDERS)):
             # as Ultralytics, prefers one in a folder of labels to one next to the image
             others = [label for label in labels if stem_of(label) != stem_of(key)]
-            found[key] = [min(others or labels)]
-    if found:
-        return found
-    by_name: dict[str, list[str]] = {}
-    for key in texts:
-        by_name.setdefault(name_stem(key), []).append(key)
-    return {key: by_name[name_stem(key)] for key in images if name_stem(key) in by_name}
+            found[key] = [texts[min(others or labels)]]
+    if not found:
+        by_name = _grouped(texts, name_stem)
+        named = ((key, by_name.get(name_stem(key))) for key in images)
+        found = {key: [texts[label] for label in labels] for key, labels in named if labels}
+    return found
 
 
-def _shared(labels: _Labels) -> frozenset[str]:
-    """The label files of images of several folders: of which one, nothing says."""
-    folders: dict[str, set[str]] = {}
-    for image, found in labels.items():
-        folders.setdefault(found[0], set()).add(folder_of(image))
-    return frozenset(label for label, images in folders.items() if len(images) > 1)
+def _grouped(keys: Iterable[str], name_of: Callable[[str], str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for key in keys:
+        found.setdefault(name_of(key), []).append(key)
+    return found
 
 
 def _text(data: bytes | BadInput, file: str) -> str:
@@ -214,6 +219,7 @@ def _text(data: bytes | BadInput, file: str) -> str:
 
 
 def _orphan(file: TreeFile, data: bytes | BadInput) -> Failure:
+    """The failure of a text file without an image: of a label file, or another text, which is skipped."""
     name = file.key.rpartition("/")[2]
     is_other = name in CLASS_FILES or name.lower().startswith("readme")
     is_other = is_other or (is_split_list(file.key) and not file.size)
@@ -223,3 +229,98 @@ def _orphan(file: TreeFile, data: bytes | BadInput) -> Failure:
     if is_other:
         return skipped(file.key, "not a label file")
     return Failure(file.key, "annotations", ORPHAN, "no image has its name")
+
+
+class LineFormat(NamedTuple):
+    """The meaning of the lines of a dataset; unless it takes masks, polygons become boxes around them."""
+
+    labels: Mapping[int, str | int] = {}  # of the classes by id; empty where none have a name
+    keypoints: tuple[int, int] | None = None  # (number, 2 or 3 values each) of poses
+    takes_masks: bool = False
+    takes_keypoints: bool = False
+
+    @internal_errors("annotations")
+    def objects(self, text: str, file: str) -> tuple[AnnotatedObject, ...]:
+        """The objects in the text of a label file. Raises BadInput for a line that is not YOLO's."""
+        found = []
+        for number, line in enumerate(text.splitlines(), 1):
+            if words := line.split():
+                try:
+                    found.append(self._object(words))
+                except BadInput as fault:
+                    fault.detail = f"{file}, line {number}: {fault.detail}"
+                    raise
+        return tuple(found)
+
+    def _object(self, words: Sequence[str]) -> AnnotatedObject:
+        label = self._label(words[0])
+        values = [_number(word) for word in words[1:]]
+        if self.keypoints is not None and len(values) == _BOX + math.prod(self.keypoints):
+            points = _points(values[_BOX:], self.keypoints[1]) if self.takes_keypoints else ()
+            return AnnotatedObject(label, _box(values), keypoints=points)
+        if len(values) in (_BOX, _BOX + 1):
+            extra = {"confidence": values[_BOX]} if len(values) > _BOX else {}
+            return AnnotatedObject(label, _box(values), attributes=extra)
+        if len(values) < _SMALLEST_POLYGON or len(values) % 2:
+            raise BadInput("annotations", "not a YOLO line", f"a class and {len(values)} numbers")
+        _check_normalised(values)
+        if self.takes_masks:
+            return AnnotatedObject(label, mask=(tuple(values),))
+        xs, ys = values[::2], values[1::2]
+        return AnnotatedObject(label, Box(min(xs), min(ys), max(xs), max(ys)))
+
+    def _label(self, word: str) -> str | int:
+        value = _number(word)
+        if value != int(value) or value < 0:
+            raise BadInput("annotations", "not a YOLO line", f"the class is {word!r}, not 0 or more")
+        label = int(value)
+        if self.labels and label not in self.labels:
+            detail = f"class {label}; the names are of {min(self.labels)} to {max(self.labels)}"
+            raise BadInput("annotations", "class id is not among the names", detail)
+        return self.labels.get(label, label)
+
+
+def is_label_text(text: str) -> bool:
+    """Whether a text is lines of boxes, polygons or poses, by the first that is not blank."""
+    words = next((words for line in text.splitlines() if (words := line.split())), [])
+    if len(words) <= _BOX or not words[0].isdecimal():
+        return False
+    try:
+        _check_normalised([_number(word) for word in words[1 : _BOX + 1]])
+    except BadInput:
+        return False
+    return True
+
+
+def _points(values: Sequence[float], step: int) -> tuple[tuple[float, float, int], ...]:
+    points = []
+    for at in range(0, len(values), step):
+        x, y = values[at : at + 2]
+        visibility = values[at + 2] if step == 3 else 2
+        if visibility not in (0, 1, 2):
+            raise BadInput("annotations", "not a YOLO line", f"a keypoint's visibility is {visibility:g}")
+        points.append((x, y, int(visibility)) if visibility else (0.0, 0.0, 0))
+    return tuple(points)
+
+
+def _box(values: Sequence[float]) -> Box:
+    x, y, width, height = values[:_BOX]
+    _check_normalised(values[:_BOX])
+    return Box(x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+
+
+def _check_normalised(values: Sequence[float]) -> None:
+    for value in values:
+        if not -1 <= value <= 2:  # far beyond the image: pixels
+            detail = f"{value:g}; coordinates are from 0 to 1, not pixels"
+            raise BadInput("annotations", "coordinates are not shares of the image", detail)
+
+
+def _number(word: str) -> float:
+    try:
+        value = math.nan if "_" in word else float(word)  # Python takes 1_0 for 10
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise BadInput("annotations", "not a YOLO line", f"{word[:40]!r} is not a number")
+    return value

@@ -9,11 +9,15 @@ file on disk, from which the records are made image by image.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
+import itertools
 import math
+import operator
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -39,15 +43,32 @@ from recordmill.transforms.sources.names import (
     skipped,
     split_named,
 )
-from recordmill.transforms.sources.openimages.files import CsvFile, csv_files, folders_called
-from recordmill.transforms.sources.outline import Look
+from recordmill.transforms.sources.outline import Look, joined
 from recordmill.transforms.sources.selection import EXCLUDED, Selection
 from recordmill.transforms.sources.source import Description, Item, Items, Source
-from recordmill.transforms.sources.tables.values import box_of, check_unit, is_empty
+from recordmill.transforms.sources.tables.manifests import Manifest
+from recordmill.transforms.sources.tables.text_rows import read_rows
+from recordmill.transforms.sources.tables.values import box_of, check_unit, is_empty, number_in
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.paths import real_path
 
+_Kind = Literal["boxes", "labels", "machine", "masks", "images", "classes"]
+
+_NAMES: dict[_Kind, str] = {
+    "boxes": "annotations-bbox",
+    "labels": "annotations-human-imagelabels",
+    "machine": "annotations-machine-imagelabels",
+    "masks": "annotations-object-segmentation",
+    "classes": "class-descriptions",
+    "images": "image_ids_and_rotation|images(-.+)?-with-rotation|images-boxable",
+}
+_REQUIRED: dict[_Kind, tuple[str, ...]] = {
+    "boxes": ("ImageID", "LabelName", "XMin", "XMax", "YMin", "YMax"),
+    "labels": ("ImageID", "LabelName", "Confidence"),
+    "masks": ("MaskPath", "ImageID", "LabelName", "BoxXMin", "BoxXMax", "BoxYMin", "BoxYMax"),
+    "images": ("ImageID",),
+}
 _IMAGES, _MASKS = "images", "masks"
 _FLAGS = ("occluded", "truncated", "group_of", "depiction", "inside")
 _FLAG_COLUMNS = tuple(f"Is{name.title().replace('_', '')}" for name in _FLAGS)
@@ -56,6 +77,57 @@ _MISSING = "where only a part of the images is meant to be there, raise --max_fa
 _NO_MASKS = "masks are not taken"
 _SAME = 1e-5  # of a box in two files
 _CELL = 4 * _SAME  # the sums of two such boxes differ by no more
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CsvFile:
+    """One of the CSV files; `split` is the part of its name that names one."""
+
+    manifest: Manifest
+    kind: _Kind
+    split: str | None
+
+    def header(self) -> tuple[str, ...]:
+        """The names of its columns. Raises ValueError where a required one is missing."""
+        first = next(read_rows(self.manifest.file), None)
+        header = () if first is None or isinstance(first[1], BadInput) else tuple(map(str.strip, first[1]))
+        missing = [name for name in _REQUIRED.get(self.kind, ()) if name not in header]
+        if missing:
+            raise ValueError(f"{self.manifest.name} has no column {missing[0]}, as Open Images has there")
+        return header
+
+    def classes(self) -> Iterator[tuple[str, str]]:
+        """The id and the name of each class, of a file with a header or without."""
+        for _, cells in read_rows(self.manifest.file):
+            if not isinstance(cells, BadInput) and len(cells) > 1 and cells[0].strip() != "LabelName":
+                yield cells[0].strip(), cells[1].strip()
+
+
+def csv_files(look: Look) -> list[CsvFile]:
+    """The CSV files in the input and `annotations`, in the order of their paths; those of few classes first.
+
+    Raises:
+        OSError: one is a link that leads outside the input, or to nothing.
+    """
+    found = []
+    for key in _keys("annotations", look):
+        name, path = key.rpartition("/")[2], look.path(key)
+        kind = next((kind for kind, pattern in _NAMES.items() if re.search(pattern, name)), None)
+        if kind is not None and name.endswith(".csv"):
+            split = next(filter(None, map(split_named, re.split(r"[-_.]", name))), None)
+            found.append(CsvFile(Manifest(path, key, look.confinement.leads_to(path)), kind, split))
+    return sorted(found, key=lambda file: ("boxable" not in file.manifest.name, file.manifest.name))
+
+
+def _folders_called(wanted: str, look: Look) -> list[str]:
+    """The folders in an input that are called `wanted`, in any case."""
+    return [name[:-1] for name in look.names() if name.lower() == f"{wanted}/"]
+
+
+def _keys(wanted: str, look: Look) -> list[str]:
+    """Keys of the files and folders in an input, and in its folders of a name; folders end in `/`."""
+    folders = ("", *_folders_called(wanted, look))
+    return [joined(folder, name) for folder in folders for name in look.names(folder)]
 
 
 class OpenImagesSource(Source):
@@ -92,10 +164,9 @@ class OpenImagesSource(Source):
                 raise ValueError(f"--input is {config.input!r}: {error}") from error
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
-        look = Look(config)
-        folders = ("", *folders_called(_IMAGES, look))
-        names = [name[:-1] for folder in folders for name in look.names(folder) if name.endswith("/")]
-        return tuple(sorted(set(filter(None, map(split_named, names))))) or None
+        folders = (key[:-1] for key in _keys(_IMAGES, Look(config)) if key.endswith("/"))
+        found = (split_named(folder.rpartition("/")[2]) for folder in folders)
+        return tuple(sorted(set(filter(None, found)))) or None
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         kinds = {file.kind for file in csv_files(Look(config))}
@@ -158,7 +229,7 @@ class _Reading:
         self._root = real_path(config.input)
         self._confinement = Confinement((self._root, *config.image_roots))
         look = Look(config)
-        self._mask_folders = folders_called(_MASKS, look)
+        self._mask_folders = _folders_called(_MASKS, look)
         self._files = csv_files(look)
         self._classes = _Classes(self._files)
         self._takes_masks = _MASKS in config.include_annotations
@@ -166,7 +237,7 @@ class _Reading:
         self._split_folders: dict[str, dict[str, None]] = {}  # names of folders, by split
         self._numbers: dict[str, int] = {}
         self._splits: list[str | None] = []  # by number
-        self._states = bytearray()  # likewise: _LISTED, _ANNOTATED
+        self._states = bytearray()  # by number: _LISTED, _ANNOTATED
         self._rotations: dict[int, int] = {}
         self._faults: dict[int, BadInput] = {}
 
@@ -178,10 +249,7 @@ class _Reading:
         if (names := self._classes.class_names()) is not None:
             yield names
         for number, image in enumerate(self._images):
-            if self._states[number] or not self._selection.takes(image.key):
-                yield self._selection.item(image.key, functools.partial(self._record, number))
-            else:
-                yield Failure(image.key, "annotations", "image without annotations", skipped=True)
+            yield self._selection.item(image.key, functools.partial(self._record, number))
         yield from self._missing()
 
     def _unread(self, file: CsvFile) -> str:
@@ -227,10 +295,10 @@ class _Reading:
             self._splits[number] = sys.intern(split)
 
     def _read(self, file: CsvFile) -> Iterator[Failure]:
-        """Takes the rows of a file; yields those of no image, and what is not taken."""
+        """Takes the rows of a file; yields those of no image, and a count of labels that are not taken."""
         header = file.header()
         fractions = 0
-        for line, cells in file.rows():
+        for line, cells in itertools.islice(read_rows(file.manifest.file), 1, None):
             if isinstance(cells, BadInput):
                 yield cells.failure(file.manifest.row_key(line))
                 continue
@@ -268,7 +336,7 @@ class _Reading:
             yield Failure(file.manifest.name, "annotations", reason, f"{fractions} rows", skipped=True)
 
     def _row(self, file: CsvFile, row: Mapping[str, str]) -> _Row | None:
-        """What a row says; None for a label that nobody has verified."""
+        """A row as it is stored; None for a label that nobody has verified."""
         if is_empty(row["LabelName"]):
             raise BadInput("annotations", "row without a label", "LabelName is empty")
         confidence = _confidence(row["Confidence"]) if file.kind == "labels" else 1
@@ -282,17 +350,19 @@ class _Reading:
         flags = tuple(_flag(cell) if (cell := row.get(name)) else None for name in _FLAG_COLUMNS)
         return _Row(file.kind, label, _box(row, ""), flags)
 
-    def _record(self, number: int) -> ImageRecord:
+    def _record(self, number: int) -> ImageRecord | Failure:
+        file, split = self._images[number], self._splits[number]
+        if not self._states[number]:
+            return Failure(file.key, "annotations", "image without annotations", skipped=True)
         if number in self._faults:
             raise self._faults[number]
-        file, split = self._images[number], self._splits[number]
         rows = [_decode(data) for data in self._entries.of(number)]
-        features: dict[str, FeatureValue] = {}
-        if absent := tuple(dict.fromkeys(row.label for row in rows if row.kind == "absent")):
-            features["labels_absent"] = absent
-        if rotation := self._rotations.get(number):
-            features["rotation"] = rotation
-        present = tuple(dict.fromkeys(row.label for row in rows if row.kind == "present"))
+        present, absent = (
+            tuple(dict.fromkeys(row.label for row in rows if row.kind == kind))
+            for kind in ("present", "absent")
+        )
+        found = {"labels_absent": absent, "rotation": self._rotations.get(number)}
+        features: dict[str, FeatureValue] = {name: value for name, value in found.items() if value}
         labels = self._selection.labels(file.key, present)
         objects = []
         for row, mask in _with_masks(rows):
@@ -317,23 +387,19 @@ class _Reading:
             number = self._numbers[image]
             if number < len(self._images):
                 continue
-            # its name where all of the dataset is downloaded: what --include and --exclude are about
+            # its name in the complete dataset, for --include and --exclude
             key = "/".join(filter(None, (_IMAGES, self._splits[number], f"{image}.jpg")))
-            if not self._selection.takes(key):
-                yield skipped(key, EXCLUDED)
-            elif self._states[number] & _ANNOTATED:
-                yield Failure(key, "annotations", "not found", _MISSING)
+            if self._states[number] & _ANNOTATED:
+                missing = Failure(key, "annotations", "not found", _MISSING)
             else:
                 reason = "listed image that is not there and has no annotation"
-                yield Failure(key, "annotations", reason, skipped=True)
+                missing = Failure(key, "annotations", reason, skipped=True)
+            yield missing if self._selection.takes(key) else skipped(key, EXCLUDED)
 
 
 def _confidence(cell: str) -> float:
-    try:
-        value = float(cell)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value <= 1:
+    value = number_in(cell)
+    if value is None or not 0 <= value <= 1:
         raise BadInput("annotations", "confidence is not a number from 0 to 1", cell[:40])
     return value
 
@@ -362,15 +428,14 @@ def _with_masks(rows: Sequence[_Row]) -> Iterator[tuple[_Row, _Row | None]]:
         if row.kind == "masks":
             cells.setdefault((row.label, _cell(row.box)), {})[number] = row
     for row in rows:
-        if row.kind != "boxes":
-            continue
-        found = []
-        for at in range(_cell(row.box) - 1, _cell(row.box) + 2):
-            cell = cells.get((row.label, at), {})
-            first = next((number for number, mask in cell.items() if _is_same(mask.box, row.box)), None)
-            found += [(first, at)] if first is not None else []
-        number, at = min(found, default=(-1, 0))
-        yield row, cells[row.label, at].pop(number) if found else None
+        if row.kind == "boxes":
+            found: list[tuple[int, dict[int, _Row]]] = []
+            for step in (-1, 0, 1):
+                cell = cells.get((row.label, _cell(row.box) + step), {})
+                same = (number for number, mask in cell.items() if _is_same(mask.box, row.box))
+                found += [(number, cell) for number in itertools.islice(same, 1)]
+            number, cell = min(found, key=operator.itemgetter(0), default=(-1, {}))
+            yield row, cell.pop(number, None)
     left = {number: mask for cell in cells.values() for number, mask in cell.items()}
     yield from ((left[number], left[number]) for number in sorted(left))
 
