@@ -13,7 +13,7 @@ from recordmill.transforms.records import Failure, ImageRecord, Steps
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.source import Item
-from recordmill.transforms.sources.tables.sequence import SequenceSource
+from recordmill.transforms.sources.tables.manifest_sources import SequenceSource
 from tests.buckets.server import BucketServer
 from tests.sources.sniffing import sniff
 

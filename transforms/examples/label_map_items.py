@@ -81,7 +81,7 @@ def map_items(text: str) -> list[tuple[int, MapItem]]:
 def _class(line: int, fields: dict[str, str]) -> MapItem:
     number = fields.get("id", "")
     if not _NUMBER.fullmatch(number) or not 0 <= int(number[:11]) <= _INT32_MAX:
-        had = f"has id {number}" if number else "has no id"
+        had = f"has id {number[:40]}{'…' * (len(number) > 40)}" if number else "has no id"
         raise ValueError(f"line {line}: this item {had}; it must be an integer from 0 to {_INT32_MAX}")
     display = fields.get("display_name", "")
     name = fields.get("name", "") or display

@@ -65,7 +65,7 @@ class FileAnnotations:
 
 def check_has(config: SourceConfig, is_wanted: Callable[[str], bool], wanted: str) -> None:
     """Raises ValueError unless the key of any file `is_wanted`."""
-    files = Tree(config.input, config.image_roots, config.skip_dirs).files()
+    files = Tree.of(config).files()
     if not any(isinstance(file, TreeFile) and is_wanted(file.key) for file in files):
         raise ValueError(f"--input is {config.input!r}: there is no {wanted}{left_out(config)}")
 

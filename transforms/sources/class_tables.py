@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from recordmill.transforms.records import IGNORE, BadInput, ClassNames, JobError
+from recordmill.transforms.records import IGNORE, BadInput, JobError
 from recordmill.transforms.sources.names import clipped
 from recordmill.transforms.sources.small_files import small_text
 from recordmill.transforms.sources.tables.text_rows import read_cells
@@ -38,10 +38,11 @@ _T = TypeVar("_T")
 
 
 class ClassTable(NamedTuple):
-    """The names of classes, and the colours that RGB masks have for them."""
+    """The names of classes by id, the colours that masks have for them, and the file that says so."""
 
-    names: ClassNames
-    colors: Colors
+    names: dict[int, str]  # empty where no file names them
+    colors: Colors = ()  # empty where masks have ids
+    file: str = ""
 
 
 def voc_classes(has_masks: bool) -> ClassTable:
@@ -49,7 +50,7 @@ def voc_classes(has_masks: bool) -> ClassTable:
     names = dict(enumerate(_VOC_NAMES.split()))
     if not has_masks:
         del names[0]
-    return ClassTable(ClassNames(names, optional=True), voc_colors())
+    return ClassTable(names, voc_colors())
 
 
 def voc_colors() -> Colors:
@@ -112,16 +113,15 @@ def _read_class_table(file: TreeFile) -> ClassTable:
     lines = [line for line in lines if line and not line.startswith("#")]
     is_map = file.key.rpartition("/")[2].lower() == _LABEL_MAP
     table = _label_map(lines, file.key) if is_map else ClassTable(_listed_names(lines), voc_colors())
-    names = table.names.names
-    if not names or len(set(names.values())) < len(names):
-        raise ValueError(f"{file.key!r} {'names a class twice' if names else 'names no class'}")
+    if not table.names or len(set(table.names.values())) < len(table.names):
+        raise ValueError(f"{file.key!r} {'names a class twice' if table.names else 'names no class'}")
     return table
 
 
-def _listed_names(lines: list[str]) -> ClassNames:
+def _listed_names(lines: list[str]) -> dict[int, str]:
     """LabelMe's numbers: `_background_` is 0; without it ids begin with 1."""
     names = [name for name in lines if name != UNLABELLED]
-    return ClassNames(dict(enumerate(names, 0 if names and names[0] in ("_background_", _BACKGROUND) else 1)))
+    return dict(enumerate(names, 0 if names[:1] in (["_background_"], [_BACKGROUND]) else 1))
 
 
 def _label_map(lines: list[str], file: str) -> ClassTable:
@@ -135,25 +135,16 @@ def _label_map(lines: list[str], file: str) -> ClassTable:
             raise ValueError(f"{file!r} has the colour {shown!r}; colours are r,g,b of 0 to 255 each")
         colors.setdefault(color, IGNORE if color == _VOID else number)
     colors.setdefault(0, 0)
-    names = {number: name.strip() for number, (name, *_) in enumerate(rows, first)}
-    return ClassTable(ClassNames(names), tuple(colors.items()))
+    return ClassTable({at: name.strip() for at, (name, *_) in enumerate(rows, first)}, tuple(colors.items()))
 
 
-class MaskClasses(NamedTuple):
-    """The classes of a dataset of masks."""
-
-    names: dict[int, str]  # by id; empty where no file names them
-    colors: Colors = ()  # empty where masks have ids
-    file: str = ""  # that describes them, if any
-
-
-def mask_classes(root: str, leads_to: Callable[[str], str], masks: Sequence[str]) -> MaskClasses:
+def mask_classes(root: str, leads_to: Callable[[str], str], masks: Sequence[str]) -> ClassTable:
     """Reads the first of `NAME_FILES` and `COLOR_FILES` in a folder; masks in colours need one of the latter.
 
     Args:
         root: the folder.
         leads_to: as `Confinement.leads_to`.
-        masks: paths of the first masks, which show whether all are in colours, ids, or black and white.
+        masks: paths of the first ones, which show whether all are in colours, ids, or black and white.
 
     Raises:
         ValueError: a file is damaged; or there is none and one is needed.
@@ -179,25 +170,18 @@ def mask_classes(root: str, leads_to: Callable[[str], str], masks: Sequence[str]
         if _are_black_and_white(masks):  # white would otherwise be the id 255, which trainers ignore
             names = names if len(names) == 2 else {0: "background", 1: "foreground"}
             colors = ((0x000000, 0), (0xFFFFFF, 1))
-    return MaskClasses(names, colors, file)
+    return ClassTable(names, colors, file)
 
 
 def _are_black_and_white(masks: Iterable[str]) -> bool:
     """Whether the values of masks, together, are 0 and 255 and no other."""
-    seen: set[int] = set()
-    for path in masks:
-        counts = _look(path, lambda image: image.histogram() if image.mode == "L" else [])
-        if counts == []:
-            return False
-        seen.update(value for value, count in enumerate(counts or ()) if count)
-    return seen == {0, 255}
+    counts = [_look(path, lambda image: image.histogram() if image.mode == "L" else []) for path in masks]
+    values = {value for one in counts for value, count in enumerate(one or ()) if count}
+    return [] not in counts and values == {0, 255}
 
 
 def is_mask_of(mask: str, image: str) -> bool:
-    """Whether a file looks like the mask of an image: grey or palette, few values, and of equal size.
-
-    The image must be in colour.
-    """
+    """Whether a file looks like the mask of an image in colour: grey or palette, few values, of its size."""
     with contextlib.suppress(OSError):
         size = _look(mask, lambda it: it.mode in _ID_MODES and it.getcolors(_MOST_CLASSES) and it.size)
         return bool(size) and size == _look(image, lambda it: it.mode not in _ID_MODES and it.size)

@@ -124,8 +124,9 @@ class _Folder:
 
 
 def _natural_order(name: str) -> tuple[tuple[str | int, ...], str]:
+    """Sorts `frame_9` before `frame_10`."""
     parts = _DIGITS.split(name)
-    return tuple(int(part) if at % 2 else part for at, part in enumerate(parts)), name  # frame_9, frame_10
+    return tuple(int(part) if at % 2 else part for at, part in enumerate(parts)), name
 
 
 def _numbers(names: Sequence[str]) -> list[int]:
@@ -139,16 +140,12 @@ def _numbers(names: Sequence[str]) -> list[int]:
 
 def _read_times(file: TreeFile, names: Sequence[str]) -> tuple[int, ...]:
     """The times of frames, in microseconds."""
-    if file.key.endswith(".txt"):
-        texts = _lines(file)
-    else:
-        given: dict[int, str] = {}
-        for at, text in _cells(file, names, "timestamp"):
-            if at in given:
-                raise _misfit(file, f"{names[at]} is there twice")
-            given[at] = text
-        texts = [given[at] for at in sorted(given)]
-    _check_count(file, "timestamps", len(texts), names)
+    cells = _cells_of_frames(file, names, "timestamp")
+    for name, found in zip(names, cells, strict=True):
+        if len(found) > 1:
+            raise _misfit(file, f"{name} is there twice")
+    texts = [text for found in cells for text in found]
+    _check_count(file, "timestamp", len(texts), names)
     values = []
     for text in texts:
         try:
@@ -163,46 +160,35 @@ def _read_times(file: TreeFile, names: Sequence[str]) -> tuple[int, ...]:
 
 
 def _read_labels(file: TreeFile, names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """The labels of each frame: one or none; of `labels.csv` several, a row each."""
-    if file.key.endswith(".txt"):
-        lines = _lines(file)
-        _check_count(file, "labels", len(lines), names)
-        return tuple((line,) if line else () for line in lines)
-    labels: list[list[str]] = [[] for _ in names]
-    for at, text in _cells(file, names, "label"):
-        labels[at] += [text] if text else []
-    return tuple(map(tuple, labels))
+    return tuple(tuple(filter(None, found)) for found in _cells_of_frames(file, names, "label"))
 
 
-def _text(file: TreeFile) -> str:
+def _cells_of_frames(file: TreeFile, names: Sequence[str], column: str) -> list[list[str]]:
+    """For each frame, its line of a .txt file, or its cells in a .csv with the columns `frame` and `column`.
+
+    In a CSV, a frame is its number, stem or name; if that means several frames, a name comes first.
+    """
     _, data = next(read_files([(file, file)], _LONGEST))
     if isinstance(data, BadInput):
         raise BadInput("annotations", data.reason, f"{file.key}: {data.detail}")
     try:
-        return data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadInput("annotations", "annotation file is not UTF-8", f"{file.key}: {error}") from error
-
-
-def _lines(file: TreeFile) -> list[str]:
-    text = _text(file).replace("\r\n", "\n")
-    return [line.strip() for line in text.removesuffix("\n").split("\n")] if text else []
-
-
-def _cells(file: TreeFile, names: Sequence[str], column: str) -> Iterator[tuple[int, str]]:
-    """The rows of a CSV with the columns `frame` and `column`: the frame's index, and the other cell.
-
-    A frame is written as its number, stem or name; if that means several frames, a name comes first.
-    """
+    if file.key.endswith(".txt"):
+        lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
+        _check_count(file, column, len(lines), names)
+        return [[line.strip()] for line in lines]
     frames = {str(number): at for at, number in enumerate(_numbers(names))}
     stems = {stem_of(name): at for at, name in enumerate(names)}
     frames.update(stems if len(stems) == len(names) else {})
     frames.update((name, at) for at, name in enumerate(names))
-    rows = read_cells(io.StringIO(_text(file), newline=""))
-    _, cells = next(rows, (1, []))
-    header = [] if isinstance(cells, BadInput) else [cell.strip().lower() for cell in cells]
+    rows = read_cells(io.StringIO(text, newline=""))
+    _, first = next(rows, (1, []))
+    header = [] if isinstance(first, BadInput) else [cell.strip().lower() for cell in first]
     if header.count("frame") != 1 or header.count(column) != 1:
         raise _misfit(file, f"its first line is not frame,{column}")
+    found: list[list[str]] = [[] for _ in names]
     for line, row in rows:
         if isinstance(row, BadInput):
             raise _misfit(file, f"line {line}: {row.detail}")
@@ -213,13 +199,14 @@ def _cells(file: TreeFile, names: Sequence[str], column: str) -> Iterator[tuple[
         frame = row[header.index("frame")].strip()
         if frame not in frames:
             raise _misfit(file, f"line {line} is of {frame!r}, which is no frame here")
-        yield frames[frame], row[header.index(column)].strip()
+        found[frames[frame]].append(row[header.index(column)].strip())
+    return found
 
 
-def _check_count(file: TreeFile, what: str, count: int, names: Sequence[str]) -> None:
+def _check_count(file: TreeFile, column: str, count: int, names: Sequence[str]) -> None:
     if count != len(names):
-        detail = f"{file.key} has {count} {what}, the clip {len(names)} frames"
-        raise BadInput("annotations", f"{what} do not match the frames", detail)
+        detail = f"{file.key} has {count} {column}s, the clip {len(names)} frames"
+        raise BadInput("annotations", f"{column}s do not match the frames", detail)
 
 
 def _misfit(file: TreeFile, detail: str) -> BadInput:

@@ -163,10 +163,9 @@ class OpenImagesSource(Source):
             except ValueError as error:
                 raise ValueError(f"--input is {config.input!r}: {error}") from error
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
+    def splits(self, config: SourceConfig) -> set[str | None] | None:
         folders = (key[:-1] for key in _keys(_IMAGES, Look(config)) if key.endswith("/"))
-        found = (split_named(folder.rpartition("/")[2]) for folder in folders)
-        return tuple(sorted(set(filter(None, found)))) or None
+        return {split_named(folder.rpartition("/")[2]) for folder in folders} - {None} or None
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         kinds = {file.kind for file in csv_files(Look(config))}

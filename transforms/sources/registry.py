@@ -38,7 +38,7 @@ ROWS = {
     "masks": Row("masks.source.MasksSource", rules.masks),
     "frames": Row("frames.FramesSource", rules.frames),
     "csv": Row("tables.manifest_sources.CsvSource", rules.csv, "rows"),
-    "sequence": Row("tables.sequence.SequenceSource", rules.sequence, "rows"),
+    "sequence": Row("tables.manifest_sources.SequenceSource", rules.sequence, "rows"),
     "jsonl": Row("tables.manifest_sources.JsonlSource", rules.jsonl, "rows"),
     "folder": Row("folder.FolderSource", rules.folder),
 }

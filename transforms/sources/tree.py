@@ -110,10 +110,12 @@ class Tree:
             OSError: the file cannot be looked at.
         """
         path = os.path.join(self._root.path, name)
-        found = file_system(path).find(path)
+        system = file_system(path)
+        found = system.find(path)
         if found is None:
             return failed(name, BadInput("list", "not found", path))
-        return self._file(self._root, Entry(name, path, status=found))
+        entry = Entry(name, path, system.is_link(path), None if system.has_links else found)
+        return self._file(self._root, entry)
 
     def leaves_out(self, name: str) -> bool:
         """Whether a folder of the root is hidden, or one of those that are left out silently."""
@@ -157,8 +159,7 @@ class Tree:
         if not file_system(folder.path).has_latency:
             return []
         folders = (one for one in found if one.name.endswith("/") and names.within(one.name) == EVERYTHING)
-        paths = (one.path for one in folders if one.basename and not is_hidden(one.basename))
-        return [path for path in paths if path not in self._skip_dirs]
+        return [one.path for one in folders if self.enters(folder.prefix + one.name)]
 
     def _subfolder(self, folder: _Folder, name: str, listings: ListingsAhead) -> _Folder | Failure | None:
         """The folder `name`, why it cannot be read, or None if it is left out silently."""

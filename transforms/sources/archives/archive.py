@@ -16,7 +16,7 @@ from typing import ClassVar, NamedTuple
 
 from recordmill.transforms.records import Annotations, BadInput, Failure, ImageRecord
 from recordmill.transforms.sources.archives.members import DAMAGED, Member, is_gzip, tar_members, zip_members
-from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import (
     failed,
     is_image_name,
@@ -96,11 +96,9 @@ class ArchivesSource(Source):
         if isinstance(found, Failure):
             raise ValueError(f"--input is {config.input!r}: {found.reason} ({found.detail})")
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
-        with readable("--input", config.input):
-            found = {item.split for item in archives(config, self.kinds) if isinstance(item, Archive)}
-        # members may name splits, too
-        return None if self.kinds == ".+" and None in found else tuple(sorted(filter(None, found)))
+    def splits(self, config: SourceConfig) -> set[str | None] | None:
+        found = {item.split for item in archives(config, self.kinds) if isinstance(item, Archive)}
+        return None if self.kinds == ".+" and None in found else found  # members may name splits, too
 
     def parts(self, config: SourceConfig, most: int) -> Iterator[Archive | Failure]:
         return archives(config, self.kinds)

@@ -15,8 +15,7 @@ from recordmill.transforms.sources.coco.files import CocoFile
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import is_hidden, is_image_name, is_unicode, printable
 from recordmill.transforms.sources.selection import Selection
-from recordmill.transforms.sources.tables.images import image_folders
-from recordmill.transforms.sources.tables.manifests import input_root
+from recordmill.transforms.sources.tables.manifests import image_folders, input_root
 from recordmill.transforms.storage.confinement import Confinement, LocatedFile
 from recordmill.transforms.storage.faults import os_fault
 from recordmill.transforms.storage.files import is_folder, names_in

@@ -87,8 +87,8 @@ class CocoSource(Source):
                 f"--input is {config.input!r}, which has captions alone; give --include_annotations=captions"
             )
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        return tuple(sorted({file.split for file in _files(config) if file.split is not None}))
+    def splits(self, config: SourceConfig) -> set[str | None]:
+        return {file.split for file in find_files(config)[0]}
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         kinds = {file.kind for file in _files(config)} - {"images"}

@@ -185,7 +185,7 @@ def imagenet(look: Look) -> str | None:
         return f"it has folders named by synset, such as {min(layout.synsets)!r}"
     if layout.named:
         return f"{layout.named!r} is named as ILSVRC's images are"
-    found = next((one.key for one in layout.lists() if "/" not in one.key), None)
+    found = next((key for key in layout.lists() if "/" not in key), None)
     return found and f"{found!r} lists images and the numbers of their classes"
 
 

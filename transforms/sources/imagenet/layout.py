@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Failure, JobError
@@ -60,13 +60,6 @@ class ListedRow(NamedTuple):
     line: int
 
 
-class ImageList(NamedTuple):
-    """A list of images and the numbers or synsets of their classes."""
-
-    key: str
-    split: str | None  # that its name has
-
-
 class Layout:
     """The first `most` folders, down to those of synsets; keys of folders are empty or end in `/`."""
 
@@ -82,11 +75,22 @@ class Layout:
         waiting = [""]
         for prefix in itertools.islice(waiting, most):
             is_in_split = any(map(is_split_name, prefix.split("/")))
-            for name in look.names(prefix[:-1]):
-                if not name.endswith("/"):
+            for listed in look.names(prefix[:-1]):
+                name = listed.removesuffix("/")
+                if name == listed:
                     self._note_file(prefix, name, is_in_split)
-                elif name[:-1] in look.folders(prefix[:-1]):
-                    waiting += self._note_folder(prefix + name, name[:-1], is_in_split)
+                elif name not in look.folders(prefix[:-1]):
+                    continue
+                elif SYNSET.fullmatch(name):
+                    self.synsets.add(name)
+                else:
+                    key = f"{prefix}{name}/"
+                    if (split := split_named(name)) is not None and not is_in_split:
+                        self.splits.setdefault(split, []).append(key)
+                    if name.lower() in _ANNOTATION_FOLDERS:
+                        self.annotations.append(key)
+                    elif name.lower() != _IMAGE_SETS and key.count("/") < _DEPTH:
+                        waiting.append(key)
 
     def _note_file(self, prefix: str, name: str, is_in_split: bool) -> None:
         if extension_of(name) in ("txt", "csv", "mat"):
@@ -95,18 +99,6 @@ class Layout:
             self.named = self.named or prefix + name
             if not is_in_split:
                 self.named_splits.add(match[1])
-
-    def _note_folder(self, key: str, name: str, is_in_split: bool) -> list[str]:
-        """Returns the key if the folder is to be looked into."""
-        if SYNSET.fullmatch(name):
-            self.synsets.add(name)
-            return []
-        if (split := split_named(name)) is not None and not is_in_split:
-            self.splits.setdefault(split, []).append(key)
-        if name.lower() in _ANNOTATION_FOLDERS:
-            self.annotations.append(key)
-            return []
-        return [key] if name.lower() != _IMAGE_SETS and key.count("/") < _DEPTH else []
 
     def path(self, key: str) -> str:
         """The path of a file or folder by its key."""
@@ -142,15 +134,15 @@ class Layout:
                 labels, objects = [synset], (AnnotatedObject(synset, Box(*map(float, numbers))),)
             yield ListedRow(text.strip('"'), tuple(labels), objects, number)
 
-    def lists(self) -> list[ImageList]:
-        """The lists of images, by their names and their first lines."""
-        found = []
+    def lists(self) -> dict[str, str | None]:
+        """The lists of images, by their names and their first lines: their keys, and the splits they name."""
+        found = {}
         for name, key in sorted(self.files.items()):
             stem = name.removesuffix(".txt")
             is_named = is_split_name(stem) or stem.endswith("_map") or stem == _TINY
             if stem != name and is_named and self._is_list(key):
                 splits = splits_in(stem)
-                found.append(ImageList(key, splits.pop() if len(splits) == 1 else None))
+                found[key] = splits.pop() if len(splits) == 1 else None
         return found
 
     def _is_list(self, key: str) -> bool:
@@ -207,7 +199,7 @@ class Labels:
         JobError: a file cannot be used.
     """
 
-    def __init__(self, layout: Layout, lists: Sequence[ImageList]) -> None:
+    def __init__(self, layout: Layout, lists: Collection[str]) -> None:
         self._layout = layout
         files = layout.files
         names = sorted(files)
@@ -221,7 +213,7 @@ class Labels:
         self._solutions = [self._read_solution(files[one]) for one in names if _SOLUTION.fullmatch(one)]
         self._label_files = [one for one in (self._truth, *self._solutions) if one is not None]
         named = {text.partition(" ")[0] for file in self._label_files for text in file.rows.values()} - {""}
-        named.update(*(self._synsets_in(one.key) for one in lists))
+        named.update(*map(self._synsets_in, lists))
         # the same, or else all that folders and files name, sorted
         self.classes = self.listed_classes or tuple(sorted(layout.synsets | named))
         self.words: dict[str, str] = {}  # names of classes for display, each from the first file that has it
@@ -233,7 +225,7 @@ class Labels:
                 self.words.setdefault(synset, text)
         used = {*map(files.get, (*_WORDS, _ILSVRC_ORDER, _META)), class_list}
         # keys of the files that were read
-        self.files = {*used, *(file.key for file in self._label_files), *(one.key for one in lists)}
+        self.files = {*used, *(file.key for file in self._label_files), *lists}
 
     def true_label(self, name: str) -> str | None:
         """The synset of an image of the flat validation set. Raises BadInput if it has no line."""
@@ -323,8 +315,8 @@ class Labels:
             return [one.synset for one in sorted(found)]
         if list(self.listed_classes) == sorted(self.listed_classes):
             raise JobError(
-                "the ground truth has ILSVRC's ids, which are not in the order of the alphabet; put beside "
-                "it meta.mat or map_clsloc.txt of the development kit, or take a ground truth of synsets "
+                "the ground truth has ILSVRC's ids, which are not in the order of the alphabet; add "
+                "meta.mat or map_clsloc.txt of the development kit, or take a ground truth of synsets "
                 "(imagenet_2012_validation_synset_labels.txt)"
             )
         return self.listed_classes

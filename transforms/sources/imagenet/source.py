@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -23,11 +22,10 @@ from recordmill.transforms.records import (
     ImageRef,
 )
 from recordmill.transforms.sources.annotated_tree import NO_ANNOTATIONS_FILE, FileAnnotations, parsed
-from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.imagenet.layout import (
     ILSVRC_NAME,
     SYNSET,
-    ImageList,
     Labels,
     Layout,
     split_of,
@@ -87,11 +85,9 @@ class ImagenetSource(Source):
             )
         Labels(layout, lists)
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        with readable("--input", config.input):
-            layout = Layout(Look(config))
-            listed = {one.split for one in layout.lists() if one.split is not None}
-        return tuple(sorted({*layout.splits, *layout.named_splits, *listed}))
+    def splits(self, config: SourceConfig) -> Iterable[str | None]:
+        layout = Layout(Look(config))
+        return (*layout.splits, *layout.named_splits, *layout.lists().values())
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("imagenet",)
@@ -111,7 +107,7 @@ class _Listing:
         self._has_pattern = config.label_pattern is not None
         self._tree = Tree.of(config)
         self._image_roots = tuple(map(real_path, config.image_roots))
-        self._listed: dict[str, tuple[tuple[str | int, ...], str | None]] = {}
+        self._listed: dict[str, tuple[_Labels, str | None]] = {}
         self._xmls: dict[str, list[TreeFile]] = {}  # by stem, until their image is found
         for prefix in self._layout.annotations:
             for file in self._tree.files(prefix):
@@ -131,23 +127,25 @@ class _Listing:
             yield Failure(file.key, "annotations", ORPHAN)
         yield from labels.unused()
 
-    def _rows(self, listed: ImageList) -> Iterator[_Found]:
+    def _rows(self, listed: str) -> Iterator[_Found]:
         """The images of a list, in its order."""
-        layout = self._layout
-        roots = [layout.path(listed.key.rpartition("/")[0]), layout.root]
+        layout, split = self._layout, self._lists[listed]
+        roots = [layout.path(listed.rpartition("/")[0]), layout.root]
         roots += [f"{root}/images" for root in roots]
-        splits = map(layout.path, layout.splits.get(listed.split or "", []))
+        splits = map(layout.path, layout.splits.get(split or "", []))
         bases = tuple(dict.fromkeys((*roots, *splits, *self._image_roots)))
-        for row in layout.rows(listed.key):
-            origin = f"{listed.key}, line {row.line}"
+        for row in layout.rows(listed):
+            origin = f"{listed}, line {row.line}"
             try:
                 path, key, size, version = self._locate(row.path, bases)
             except BadInput as fault:
-                fault.stage = "annotations"
-                yield failed(f"{listed.key}:{row.line}", fault), None
+                yield (
+                    failed(f"{listed}:{row.line}", BadInput("annotations", fault.reason, fault.detail)),
+                    None,
+                )
                 continue
             key = printable(key)
-            label = (row.labels, listed.split or split_of(key))
+            label = (row.labels, split or split_of(key))
             first = self._listed.setdefault(key, label)
             if first is not label:
                 yield Failure(key, "annotations", "image listed twice", origin, skipped=first == label), None
@@ -183,8 +181,8 @@ class _Listing:
     def _take_xml(self, image: str) -> TreeFile | None:
         """The XML with the name of an image, and of several the one in a folder of the same name."""
         found = self._xmls.get(name_stem(image), [])
-        folder = os.path.basename(os.path.dirname(image))
-        near = [file for file in found if os.path.basename(os.path.dirname(file.key)) == folder]
+        folder = image.split("/")[-2:-1]
+        near = [file for file in found if file.key.split("/")[-2:-1] == folder]
         if not near and len(found) != 1:
             return None
         taken = (near or found)[0]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import io
 import json
 import math
@@ -21,17 +22,18 @@ from recordmill.transforms.sources.class_tables import UNLABELLED
 from recordmill.transforms.sources.names import is_unicode
 from recordmill.transforms.sources.small_files import parse_xml
 from recordmill.transforms.sources.tables.values import number_in
-from recordmill.transforms.sources.voc.xml import text_of
+from recordmill.transforms.sources.voc.xml import RESERVED, text_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_not_labelme = functools.partial(BadInput, "annotations", "not LabelMe JSON")
+_not_web_xml = functools.partial(BadInput, "annotations", "not LabelMe XML")
+_unreadable = functools.partial(BadInput, "annotations", "mask not readable")
+
 _CIRCLE_POINTS = 64
 _OUTLINES = ("polygon", "rectangle", "circle", "oriented_rectangle")
 _WITHOUT_AREA = ("point", "points", "line", "linestrip")
-_RESERVED = frozenset(
-    ("area", "bbox", "class", "depiction", "keypoint", "label", "mask", "text", "view", "weight")
-)
 _OCCLUDED = {"yes": 1, "no": 0}  # of the web tool
 _MASK_MODES = ("1", "L", "P")
 _MOST_PIXELS = 100_000_000
@@ -52,7 +54,8 @@ def read_labelme_json(data: bytes, with_masks: bool) -> FileAnnotations:
     if not isinstance(shapes, list):
         raise _not_labelme("it has no list of shapes")
     height, width = found.get("imageHeight"), found.get("imageWidth")
-    size = (height, width) if _is_count(height) and _is_count(width) else None
+    has_size = all(type(side) is int and 0 < side < 1 << 31 for side in (height, width))
+    size = (height, width) if has_size else None
     groups: dict[object, list[AnnotatedObject]] = {}  # of one label and one group_id
     left = []
     for number, shape in enumerate(shapes):
@@ -102,7 +105,7 @@ def _shape(
     attributes: dict[str, Scalar] = {
         name: int(is_set)
         for name, is_set in _mapping(shape.get("flags"), f"{where}: flags").items()
-        if isinstance(is_set, bool) and name not in _RESERVED and "/" not in name and is_unicode(name)
+        if isinstance(is_set, bool) and name not in RESERVED and "/" not in name and is_unicode(name)
     }
     if kind == "mask" and len(points) >= 2:
         (x0, y0), (x1, y1) = points[:2]
@@ -117,17 +120,17 @@ def _shape(
 
 
 def _outline(kind: str, points: list[tuple[float, float]]) -> tuple[float, ...]:
+    outline = tuple(value for point in points for value in point)
     if kind == "rectangle":
-        xs, ys = zip(*points, strict=True)
-        left, top, right, bottom = min(xs), min(ys), max(xs), max(ys)
+        left, top, right, bottom = box_around((outline,))
         return (left, top, right, top, right, bottom, left, bottom)
     if kind == "circle":
         (x, y), (other_x, other_y) = points[:2]
         radius = math.hypot(other_x - x, other_y - y)
-        angles = (2 * math.pi * number / _CIRCLE_POINTS for number in range(_CIRCLE_POINTS))
-        turns = [(math.cos(angle), math.sin(angle)) for angle in angles]
-        return tuple(value for cos, sin in turns for value in (x + radius * cos, y + radius * sin))
-    return tuple(value for point in points for value in point)
+        turns = [2 * math.pi * number / _CIRCLE_POINTS for number in range(_CIRCLE_POINTS)]
+        circle = ((x + radius * math.cos(turn), y + radius * math.sin(turn)) for turn in turns)
+        return tuple(value for point in circle for value in point)
+    return outline
 
 
 def _joined(group: Sequence[AnnotatedObject], with_masks: bool) -> AnnotatedObject:
@@ -145,18 +148,11 @@ def _points(points: Any, where: str) -> list[tuple[float, float]]:
     if not isinstance(points, list):
         raise _not_labelme(f"{where} has no points")
     for point in points:
-        if not (isinstance(point, list) and len(point) == 2 and all(map(_is_number, point))):
+        numbers = point if isinstance(point, list) else ()
+        is_finite = all(type(one) in (int, float) and abs(one) < 1e15 for one in numbers)  # nor NaN
+        if len(numbers) != 2 or not is_finite:
             raise _not_labelme(f"{where} has a point that is not two numbers")
     return [(float(x), float(y)) for x, y in points]
-
-
-def _is_number(value: Any) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and abs(value) < 1e15  # false for infinity and not-a-number
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 31
 
 
 def _mapping(value: Any, where: str) -> dict[str, Any]:
@@ -171,10 +167,6 @@ def _text(value: Any, where: str) -> str:
     return value
 
 
-def _not_labelme(detail: str) -> BadInput:
-    return BadInput("annotations", "not LabelMe JSON", detail)
-
-
 def _mask(png: bytes, box: Box, size: tuple[int, int] | None, where: str) -> Rle:
     """The mask in a PNG, which is not 0 where the object is, and covers a box in whole pixels."""
     import numpy as np
@@ -186,11 +178,8 @@ def _mask(png: bytes, box: Box, size: tuple[int, int] | None, where: str) -> Rle
     width, height = right - left, bottom - top
     try:
         with Image.open(io.BytesIO(png), formats=("PNG",)) as image:
-            if (
-                image.size != (width, height)
-                or image.mode not in _MASK_MODES
-                or width * height > _MOST_PIXELS
-            ):
+            is_fit = image.size == (width, height) and image.mode in _MASK_MODES
+            if not is_fit or width * height > _MOST_PIXELS:
                 found = f"{image.size[0]}x{image.size[1]} {image.mode}"
                 raise _unreadable(f"{where}: its PNG is {found}; its points mean {width}x{height} in grey")
             columns, rows = np.nonzero(np.asarray(image).T)
@@ -219,16 +208,11 @@ def _rle(positions: NDArray[Any], size: tuple[int, int]) -> Rle:
     """The run lengths of ascending positions, column by column."""
     import numpy as np
 
-    breaks = np.flatnonzero(np.diff(positions) > 1)
-    starts = positions[np.concatenate(([0], breaks + 1))] if len(positions) else positions
-    ends = positions[np.concatenate((breaks, [-1]))] + 1 if len(positions) else positions
+    starts = positions[np.diff(positions, prepend=-2) > 1]
+    ends = positions[np.diff(positions, append=1 << 62) > 1] + 1
     edges = np.stack((starts, ends), axis=1).reshape(-1)
-    counts = np.diff(np.concatenate(([0], edges, [size[0] * size[1]])))
+    counts = np.diff(edges, prepend=0, append=size[0] * size[1])
     return Rle(*size, tuple(counts.tolist()))
-
-
-def _unreadable(detail: str) -> BadInput:
-    return BadInput("annotations", "mask not readable", detail)
 
 
 @internal_errors("annotations")
@@ -275,7 +259,3 @@ def _web_number(element: Element, path: str, where: str) -> float:
     if (value := number_in(text)) is None:
         raise _not_web_xml(f"{where}: {text!r} is not a number")
     return value
-
-
-def _not_web_xml(detail: str) -> BadInput:
-    return BadInput("annotations", "not LabelMe XML", detail)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+from collections.abc import Iterable
 
 import msgspec
 
@@ -12,6 +13,7 @@ from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
     BadInput,
+    ClassNames,
     Failure,
     ImageRecord,
     ImageRef,
@@ -25,7 +27,7 @@ from recordmill.transforms.sources.annotated_tree import (
     split_in,
 )
 from recordmill.transforms.sources.class_tables import same_classes
-from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.labelme.annotation_files import (
     decoded,
     read_labelme_json,
@@ -71,9 +73,8 @@ class LabelmeSource(Source):
     def check_input(self, config: SourceConfig) -> None:
         check_has(config, _is_annotation, ".json and no .xml in it")
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        with readable("--input", config.input):
-            return tuple(sorted(set(map(normal_split, _LabelmeTree(config).splits))))
+    def splits(self, config: SourceConfig) -> Iterable[str]:
+        return map(normal_split, _LabelmeTree(config).splits)
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("detection",)
@@ -126,7 +127,7 @@ class _LabelmeTree(AnnotatedTree):
     def items(self, spool: Spool) -> Items:
         """The classes, the records, and what is not converted."""
         if (classes := same_classes([*self.class_files.values()])) is not None:
-            yield classes.names
+            yield ClassNames(classes.names)
         yield from self.unread
         for file, data in read_files(((file, file) for file in self._annotations), _MAX_BYTES):
             yield from self._file_items(file, data, spool)

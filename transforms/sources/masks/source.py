@@ -23,8 +23,8 @@ from recordmill.transforms.records import (
     JobError,
     MaskImage,
 )
-from recordmill.transforms.sources.class_tables import COLOR_FILES, NAME_FILES, MaskClasses, mask_classes
-from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.class_tables import COLOR_FILES, NAME_FILES, ClassTable, mask_classes
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.masks.match import LOSSLESS, MaskPattern, match_masks
 from recordmill.transforms.sources.names import (
     NOT_AN_IMAGE,
@@ -80,11 +80,9 @@ class MasksSource(Source):
                 f"--input is {config.input!r}: no image has a mask{links_outside(config) or remedy}"
             )
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        with readable("--input", config.input):
-            splits = set(_split_lists(root_of(config)).values())
-            splits = splits or {split for key in _Masks(config).matched.masks if (split := folder_split(key))}
-            return tuple(sorted(splits))
+    def splits(self, config: SourceConfig) -> set[str | None]:
+        listed = set[str | None](_split_lists(root_of(config)).values())
+        return listed or set(map(folder_split, _Masks(config).matched.masks))
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("segmentation",)
@@ -141,7 +139,7 @@ class _Masks:
         self.sets = [ImageSet(split, name, name, leads_to(f"{root}/{name}")) for name, split in lists.items()]
         self._listed_images = _by_listed_name(self.matched.images if lists else ())
         self._listed_files = _by_listed_name(self.files if lists else ())
-        self.classes = MaskClasses({})
+        self.classes = ClassTable({})
         if self.matched.masks:
             masks = itertools.chain.from_iterable(self.matched.masks.values())
             first = [self.files[mask].path for mask in heapq.nsmallest(_LOOKED_AT, masks)]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+import contextlib
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from recordmill.transforms.flags import flag_with
 from recordmill.transforms.records import BadInput, Box
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import clipped, is_image_name, is_split_name
-from recordmill.transforms.sources.tables.images import ImageFinder
-from recordmill.transforms.sources.tables.manifests import PEEKED, Manifest, flag_of
+from recordmill.transforms.sources.tables.manifests import PEEKED, ImageFinder, Manifest, flag_of
 from recordmill.transforms.sources.tables.values import (
     all_names,
     box_in,
@@ -19,7 +23,6 @@ from recordmill.transforms.sources.tables.values import (
     is_empty,
     is_missing,
     listed,
-    look_relative,
     number_in,
     size_of,
 )
@@ -53,7 +56,7 @@ _TRIED = 1_000  # columns whose values are looked for as images
 _CACHED = 1_000  # sets of names that rows have
 
 
-class Columns(NamedTuple):
+class Columns(msgspec.Struct, frozen=True):
     """Which column is what."""
 
     image: str | None = None  # None where rows are features alone
@@ -111,7 +114,7 @@ def _by_lower(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def asked_labels(config: SourceConfig, names: Iterable[str]) -> tuple[str, ...]:
+def named_labels(config: SourceConfig, names: Iterable[str] = ()) -> tuple[str, ...]:
     """The columns that `--label_column` names: one with commas in its name, or several."""
     asked = config.label_column
     if asked is None:
@@ -127,6 +130,12 @@ def asked_name(asked: str | None, flag: str, names: Sequence[str], path: str) ->
     if found is None:
         raise ValueError(f"{flag} is {asked!r}; {path!r} has the columns {_shown(names)}")
     return found
+
+
+def asked_labels(config: SourceConfig, names: Sequence[str], path: str) -> tuple[str, ...]:
+    """The columns that `--label_column` names, as `asked_name`."""
+    found = (asked_name(one, "--label_column", names, path) for one in named_labels(config, names))
+    return tuple(filter(None, found))
 
 
 def _shown(names: Sequence[str]) -> str:
@@ -149,8 +158,7 @@ def find_columns(
     if image is None:
         _check_no_images(names, first, config, manifest)
     if config.label_column is not None:
-        asked = asked_labels(config, names)
-        labels = tuple(str(asked_name(one, "--label_column", names, manifest.path)) for one in asked)
+        labels = asked_labels(config, names, manifest.path)
         if image in labels:
             raise ValueError(
                 f"--label_column is {config.label_column!r}, which is the column of the image paths"
@@ -195,19 +203,19 @@ def _check_no_images(
     if config.annotations or config.image_roots:
         usual = ", ".join(IMAGE_COLUMNS)
         raise ValueError(f"{unnamed} ({usual}); name it with --image_column: {_shown(names)}")
-    for name in names:
-        if (example := names_images(row.get(name) for row in first)) is not None:
+    check_no_names(unnamed, {name: [row.get(name) for row in first] for name in names})
+
+
+def check_no_names(where: str, columns: Mapping[str, Iterable[object]]) -> None:
+    """Raises ValueError where most texts of a column are names of images."""
+    for name, values in columns.items():
+        texts = [text for value in values if isinstance(value, str) and (text := value.strip())]
+        images = [text for text in texts if is_image_name(text)]
+        if 2 * len(images) > len(texts):
             raise ValueError(
-                f"{unnamed}, and the column {name!r} has images by name, such as {example!r}; "
+                f"{where}, and the column {name!r} has images by name, such as {images[0][:100]!r}; "
                 f"give {flag_with('--image_column', name)}"
             )
-
-
-def names_images(values: Iterable[object]) -> str | None:
-    """The first of the values, where most of its texts have names of images."""
-    texts = [text for value in values if isinstance(value, str) and (text := value.strip())]
-    images = [text for text in texts if is_image_name(text)]
-    return images[0][:100] if 2 * len(images) > len(texts) else None
 
 
 def with_box_columns(
@@ -238,19 +246,24 @@ def with_box_columns(
     height, width = usual_name(_HEIGHTS, free), usual_name(_WIDTHS, free)
     size = (height, width) if height is not None and width is not None else None
     label = asked[0] if asked else usual_name(LABEL_COLUMNS, free)
-    columns = columns._replace(box=box, sides=usual not in CORNER_COLUMNS, size=size, box_label=label)
-    boxes, is_sized = [], False
+    columns = replace(columns, box=box, sides=usual not in CORNER_COLUMNS, size=size, box_label=label)
+    relative = _are_shares(first, size, lambda row: [columns.box_of([row.get(name) for name in box])])
+    return replace(columns, relative=relative)
+
+
+def _are_shares(
+    first: Iterable[Mapping[str, Any]],
+    size: tuple[str, str] | None,
+    boxes_of: Callable[[Mapping[str, Any]], Iterable[Box | None]],
+) -> bool:
+    """Whether boxes are shares: no row has a size, all numbers are from 0 to 1, and one is between."""
+    numbers: list[float] = []
     for row in first:
-        try:
-            is_sized = is_sized or (
-                size is not None and size_of(row.get(size[0]), row.get(size[1])) is not None
-            )
-            boxes.append(columns.box_of([row.get(name) for name in box]))
-        except BadInput:
-            continue
-    return columns._replace(
-        relative=not is_sized and look_relative([box for box in boxes if box is not None])
-    )
+        with contextlib.suppress(BadInput):
+            if size is not None and size_of(*map(row.get, size)) is not None:
+                return False
+            numbers += itertools.chain.from_iterable(filter(None, boxes_of(row)))
+    return all(0 <= number <= 1 for number in numbers) and any(0 < number < 1 for number in numbers)
 
 
 def _list_column(name: str | None, first: Iterable[Mapping[str, object]]) -> tuple[str, ...]:
@@ -281,18 +294,16 @@ def list_of_boxes(item: Mapping[str, Any]) -> tuple[str, list[Any]] | None:
 
 def with_lists(columns: Columns, first: Sequence[Mapping[str, Any]]) -> Columns:
     """The columns of JSON rows, and how lists of boxes are read, by the first rows."""
-    found = [(row, has) for row in first if (has := list_of_boxes(row)) is not None]
-    if columns.image is None or not found:
-        return columns._replace(has_lists=columns.is_vertex and any(VERTEX_BOXES in row for row in first))
-    boxes: list[Box] = []
-    is_sized = False
-    for row, (name, values) in found:
-        try:
-            is_sized = is_sized or size_of(row.get("height"), row.get("width")) is not None
-            boxes += [box_in(one, name == OBJECTS) for one in values]
-        except BadInput:
-            continue
-    return columns._replace(has_lists=True, relative_lists=not is_sized and look_relative(boxes))
+    having = [row for row in first if list_of_boxes(row) is not None]
+    if columns.image is None or not having:
+        return replace(columns, has_lists=columns.is_vertex and any(VERTEX_BOXES in row for row in first))
+
+    def boxes_of(row: Mapping[str, Any]) -> list[Box]:
+        name, boxes = list_of_boxes(row) or ("", [])
+        return [box_in(one, name == OBJECTS) for one in boxes]
+
+    relative = _are_shares(having, ("height", "width"), boxes_of)
+    return replace(columns, has_lists=True, relative_lists=relative)
 
 
 class RowColumns:
@@ -316,10 +327,9 @@ class RowColumns:
             (splits, "rename one"),
         )
         self._taken: set[str] = set()  # names of a meaning, in lower case, by which rows were read
-        rows = list(map(self._free, first))
         self._features: set[str] = set()  # those that came second
-        for usual, _ in self._usual:
-            for row in rows:
+        for row in map(self._free, first):
+            for usual, _ in self._usual:
                 self._features.update([one for one in usual if one in row][1:])
         self._cached: dict[tuple[str, ...], Columns] = {}
 
@@ -327,8 +337,7 @@ class RowColumns:
         """The columns of one row.
 
         Raises:
-            BadInput: it has an image where the first rows have none, or a second name of a meaning
-                that earlier rows have by itself.
+            BadInput: it has an image and the first rows none; or two names of a meaning, earlier rows one.
         """
         names = tuple(item)
         found = self._cached.get(names)
@@ -341,7 +350,7 @@ class RowColumns:
             return found
         image = found.image if self._image is None else _as_written(item, self._image)
         labels = tuple(_as_written(item, name) for name in self._labels) or found.labels
-        return found._replace(image=image, labels=labels)
+        return replace(found, image=image, labels=labels)
 
     def _free(self, names: Iterable[str]) -> dict[str, str]:
         """Names by lower case, without those that flags name."""
@@ -351,14 +360,11 @@ class RowColumns:
         image = self._pick(names, 0)
         late = image or names.get(VERTEX_IMAGE.lower())
         if late is not None and self._columns.image is None:
-            raise BadInput(
-                "manifest",
-                "image column comes late",
-                f"{late!r}; the first {PEEKED} rows have none, so records are features alone; "
-                f"give {flag_with('--image_column', late)}",
-            )
+            detail = f"{late!r}; the first {PEEKED} rows have none, so records are features alone; give "
+            flag = flag_with("--image_column", late)
+            raise BadInput("manifest", "image column comes late", detail + flag)
         label, split = self._pick(names, 1), self._pick(names, 2)
-        return self._columns._replace(image=image, labels=() if label is None else (label,), split=split)
+        return replace(self._columns, image=image, labels=() if label is None else (label,), split=split)
 
     def _pick(self, names: Mapping[str, str], meaning: int) -> str | None:
         usual, remedy = self._usual[meaning]

@@ -7,12 +7,23 @@ detection `[ml_use,]path,label,xmin,ymin,,,xmax,ymax,,`; they are read as the ob
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from recordmill.transforms.records import BadInput, Scalar
+from msgspec.structs import replace
+
+from recordmill.transforms.records import (
+    BadInput,
+    Failure,
+    FeatureValue,
+    ImageRecord,
+    ImageRef,
+    Scalar,
+    Steps,
+)
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import is_image_name
 from recordmill.transforms.sources.source import Description, Items, Source
@@ -24,8 +35,10 @@ from recordmill.transforms.sources.tables.columns import (
     VERTEX_IMAGE,
     Columns,
     RowColumns,
-    asked_labels,
     find_columns,
+    named_labels,
+    split_columns,
+    usual_name,
     with_box_columns,
     with_lists,
 )
@@ -36,17 +49,28 @@ from recordmill.transforms.sources.tables.manifests import (
     manifests,
     splits_by_name,
 )
-from recordmill.transforms.sources.tables.records import BoxRows, Table
-from recordmill.transforms.sources.tables.rows import VERTEX_ML_USE, VERTEX_TASKS, VERTICES, is_vertex_box
+from recordmill.transforms.sources.tables.rows import (
+    VERTEX_ML_USE,
+    VERTEX_TASKS,
+    VERTICES,
+    BoxRows,
+    Row,
+    Table,
+    is_vertex_box,
+)
 from recordmill.transforms.sources.tables.text_rows import Values, check_columns, read_objects, read_rows
 from recordmill.transforms.sources.tables.values import (
     VERTEX_SPLITS,
     Labels,
     all_names,
     flat,
+    labels_in,
     labels_of_text,
     number_in,
     renamed,
+    shown,
+    split_in,
+    take,
 )
 from recordmill.transforms.storage.file_system import scheme_of
 
@@ -121,10 +145,8 @@ class CsvTable(Table):
             names = [name for name in self._header if name]
             return find_columns(names, self.peeked, self.config, self.manifest)
         if any(map(_is_headless_box, self._first_cells)):
-            raise ValueError(
-                f"{self.where}, whose rows are a path, four numbers and a class; "
-                "put a header above them, such as filename,xmin,ymin,xmax,ymax,class"
-            )
+            remedy = "put a header above them, such as filename,xmin,ymin,xmax,ymax,class"
+            raise ValueError(f"{self.where}, whose rows are a path, four numbers and a class; {remedy}")
         has_boxes = any(is_vertex_box(_without_split(cells)[1][2:]) for cells in self._first_cells)
         box = (VERTEX_BOXES,) if has_boxes else ()
         return Columns(VERTEX_IMAGE, split="ml_use", box=box, is_vertex=True)
@@ -153,7 +175,9 @@ class CsvTable(Table):
                 detail = f"{len(cells)}, the header has {width}"
                 yield line, BadInput("manifest", "wrong number of cells", detail)
             else:
-                values = {name: cell for name, cell in zip(header, cells, strict=True) if cell}
+                values = dict(zip(header, cells, strict=False))
+                if "" in cells:
+                    values = {name: cell for name, cell in values.items() if cell}
                 if has_index:
                     values.pop("", None)
                 yield line, values
@@ -171,16 +195,14 @@ class CsvTable(Table):
         return {**values, "classificationAnnotations": [label for cell in others if (label := cell.strip())]}
 
     def check(self) -> None:
-        fault = f"{self.where}, which has a header and no row"
-        for number, (line, cells) in enumerate(self._rows()):
+        fault = ""
+        for line, cells in self._rows():
             if not isinstance(cells, BadInput):
                 return
-            if number == 0:
-                fault = (
-                    f"{self.where}, where no row below the header can be read: "
-                    f"{_shown(cells)}, in the row that starts at line {line}"
-                )
-        raise ValueError(fault)
+            fault = fault or f"{_shown(cells)}, in the row that starts at line {line}"
+        if fault:
+            raise ValueError(f"{self.where}, where no row below the header can be read: {fault}")
+        raise ValueError(f"{self.where}, which has a header and no row")
 
 
 def _shown(fault: BadInput) -> str:
@@ -202,9 +224,8 @@ def _is_headless_box(cells: Sequence[str]) -> bool:
 def _is_vertex_row(cells: list[str]) -> bool:
     """Whether a first row is data, not a header: it has an image's path where Vertex AI's file has one."""
     path = _without_split(cells)[1][0].strip()
-    usual = {*IMAGE_COLUMNS, *LABEL_COLUMNS, *SPLIT_COLUMNS}
-    is_header = any(cell.strip().lower() in usual for cell in cells)
-    return bool(scheme_of(path)) or (is_image_name(path) and not is_header)
+    is_header = usual_name((*IMAGE_COLUMNS, *LABEL_COLUMNS, *SPLIT_COLUMNS), map(str.strip, cells))
+    return bool(scheme_of(path)) or (is_image_name(path) and is_header is None)
 
 
 class JsonTable(Table):
@@ -231,7 +252,7 @@ class JsonTable(Table):
         else:
             columns = find_columns(names, self.peeked, self.config, self.manifest)
         is_vertex = columns.image is not None and not asked
-        return with_lists(columns._replace(is_vertex=is_vertex), self.first)
+        return with_lists(replace(columns, is_vertex=is_vertex), self.first)
 
     def _names(self) -> list[str]:
         """The names in the first rows, and those that flags name and only later rows have.
@@ -240,7 +261,7 @@ class JsonTable(Table):
         """
         names = list(dict.fromkeys(name for row in self.first for name in all_names(row)))
         check_columns(f"{self.where}, which", names)
-        asked = {self.config.image_column or "", *asked_labels(self.config, names)} - {""}
+        asked = {self.config.image_column or "", *named_labels(self.config, names)} - {""}
         missing = {name.lower() for name in asked} - {name.lower() for name in names}
         for _, item in self.read() if missing else ():
             if not isinstance(item, BadInput):
@@ -260,14 +281,10 @@ class JsonTable(Table):
 
     def check(self) -> None:
         if not self.first:
-            raise ValueError(
-                f"{self.where}, whose first lines are no JSON objects; --source jsonl wants one object a line"
-            )
+            raise ValueError(f"{self.where}, whose first lines are no JSON objects; one a line is wanted")
         if any(task in row for row in self.first for task in VERTEX_TASKS if VERTEX_IMAGE in row):
-            raise ValueError(
-                f"{self.where}, an import file for another task; "
-                "those for classification and object detection are read"
-            )
+            remedy = "those for classification and object detection are read"
+            raise ValueError(f"{self.where}, an import file for another task; {remedy}")
 
 
 class ManifestSource(Source):
@@ -291,11 +308,11 @@ class ManifestSource(Source):
             table.check()
             table.columns  # noqa: B018  (raises ValueError)
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
+    def splits(self, config: SourceConfig) -> set[str] | None:
         try:
             if any(self.table(manifest, config).may_name_splits() for manifest in manifests(config)):
                 return None
-            return tuple(sorted(set(splits_by_name(config).values())))
+            return set(splits_by_name(config).values())
         except (OSError, ValueError):  # `check` says what is wrong
             return None
 
@@ -356,3 +373,142 @@ class JsonlSource(ManifestSource):
     )
     table = JsonTable
     extensions = JSON_LINES
+
+
+_CONTEXT = "context"
+_LISTS = "feature_lists"
+_FRAMES = ("image/encoded", "frames")
+
+
+class SequenceTable(JsonTable):
+    """A file of sequences: its columns are the values of their contexts."""
+
+    @functools.cached_property
+    def peeked(self) -> Sequence[Values]:
+        return [flat(_context_of(row), strict=False) for row in self.first]
+
+    @functools.cached_property
+    def columns(self) -> Columns:
+        names = dict.fromkeys(name for context in self.peeked for name in context)
+        split = usual_name(split_columns(names, self.peeked), names)
+        return Columns(labels=named_labels(self.config), split=split)
+
+    @functools.cached_property
+    def _splits(self) -> tuple[str, ...]:
+        names = itertools.chain.from_iterable(self.peeked)
+        return split_columns(names, self.peeked) if self.columns.split is not None else ()
+
+    def row(self, values: Values) -> Row:
+        context, lists = _parts(values)
+        column = usual_name(self._splits, context)
+        split = None if column is None else split_in(take(context, column), column)
+        labels = tuple(
+            label for name in self.columns.labels for label in labels_in(take(context, name), name)
+        )
+        features = flat(context)
+        return Row(None, labels, split, features, lists={key: _steps(key, lists[key]) for key in lists})
+
+    def record(self, row: Row, line: int) -> ImageRecord | Failure:
+        """The record of a line with its lists, of which one may be frames."""
+        record = super().record(row, line)
+        if isinstance(record, Failure):
+            return record
+        lists = dict(row.lists or {})
+        names = [name for name in _FRAMES if _are_images(lists.get(name, ()))]
+        if len(names) > 1:
+            raise BadInput("manifest", "two lists of frames", " and ".join(map(repr, names)))
+        found = [self.images.find(str(path)) for name in names for path in lists.pop(name)]
+        if both := sorted(record.annotations.features.keys() & lists.keys()):
+            raise BadInput("manifest", "a name in the context and in the lists", ", ".join(both))
+        frames = tuple(ImageRef(frame.path, version=frame.version) for frame in found)
+        annotations = replace(record.annotations, steps=Steps(frames, lists=lists))
+        size = sum(frame.size for frame in found)
+        return replace(record, annotations=annotations, size=size)
+
+    def check(self) -> None:
+        super().check()
+        if not any(_LISTS in row or (_CONTEXT not in row and _parts(row)[1]) for row in self.first):
+            raise ValueError(
+                f"{self.where}, whose first objects have neither {_LISTS} nor a list; see --source jsonl"
+            )
+        missing = set(self.columns.labels)
+        for _, item in self.read():
+            if not missing:
+                return
+            if not isinstance(item, BadInput):
+                missing -= flat(_context_of(item), strict=False).keys()
+        if missing:
+            raise ValueError(
+                f"--label_column is {self.config.label_column!r}; no line of {self.manifest.path!r} has "
+                f"{', '.join(map(repr, sorted(missing)))} in its context"
+            )
+
+
+def _context_of(item: Values) -> Values:
+    """The context of a line, as far as there is one."""
+    with contextlib.suppress(BadInput):
+        return _parts(item)[0]
+    return {}
+
+
+def _parts(item: Values) -> tuple[Values, Values]:
+    """The context and the lists of a line."""
+    if _CONTEXT not in item and _LISTS not in item:
+        lists = {name: value for name, value in item.items() if isinstance(value, list)}
+        return {name: value for name, value in item.items() if name not in lists}, lists
+    context, lists = item.get(_CONTEXT, {}), item.get(_LISTS, {})
+    for name, value in ((_CONTEXT, context), (_LISTS, lists)):
+        if not isinstance(value, dict):
+            raise BadInput("manifest", "not a sequence", f"{name} is {shown(value)}, not an object")
+    others = {name: value for name, value in item.items() if name not in (_CONTEXT, _LISTS)}
+    if twice := sorted(others.keys() & context.keys()):
+        raise BadInput("manifest", "two values have the same name", ", ".join(twice))
+    return {**others, **context}, lists
+
+
+def _steps(name: str, value: Any) -> tuple[FeatureValue, ...]:
+    """A list of steps, each a value or several."""
+
+    def fault(what: str) -> BadInput:
+        remedy = "a list has numbers or texts, one or a list of them a step"
+        return BadInput("manifest", "not a list of steps", f"{name!r} {what}; {remedy}")
+
+    if not isinstance(value, list):
+        raise fault(f"is {shown(value)}")
+    if not name.strip():
+        raise BadInput("manifest", "a value has no name")
+    kinds: set[bool] = set()
+    for number, step in enumerate(value, 1):
+        scalars: list[Scalar] = step if isinstance(step, list) else [step]
+        for scalar in scalars:
+            if not isinstance(scalar, str | int | float):
+                raise fault(f"has {shown(scalar)} in step {number}")
+            kinds.add(isinstance(scalar, str))
+    if len(kinds) > 1:
+        raise fault("has text and numbers")
+    return tuple(tuple(step) if isinstance(step, list) else step for step in value)
+
+
+def _are_images(steps: tuple[FeatureValue, ...]) -> bool:
+    return bool(steps) and all(isinstance(step, str) and is_image_name(step) for step in steps)
+
+
+class SequenceSource(ManifestSource):
+    """Lists the sequences of JSON Lines files."""
+
+    name = "sequence"
+    description = Description(
+        reads="`.jsonl`: a sequence a line, `context` and `feature_lists` (a list of numbers or texts a "
+        "name, one or several a step; `frames` are paths of images); or without these two names: lists, "
+        "and all else is context",
+        label="the context value that --label_column names",
+        split="`split` of the context",
+        key="the file's name and the line",
+        example="series.jsonl",
+    )
+    flags = ("annotations", "label_column", "label_pattern")
+    table = SequenceTable
+    extensions = JSON_LINES
+
+    def schemas(self, config: SourceConfig) -> tuple[str, ...]:
+        return ("sequence",)

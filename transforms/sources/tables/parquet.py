@@ -16,7 +16,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from recordmill.transforms.flags import flag_with
+from msgspec.structs import replace
+
 from recordmill.transforms.records import (
     Annotations,
     BadInput,
@@ -29,7 +30,7 @@ from recordmill.transforms.records import (
     MaskImage,
     Scalar,
 )
-from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import (
     extension_of,
     failed,
@@ -47,7 +48,7 @@ from recordmill.transforms.sources.tables.columns import (
     Columns,
     asked_labels,
     asked_name,
-    names_images,
+    check_no_names,
     usual_name,
 )
 from recordmill.transforms.sources.tables.rows import Rows
@@ -80,6 +81,8 @@ _LABELS = ("label", "labels", "class", "fine_label", "coarse_label", *LABEL_COLU
 _MASKS = frozenset(("mask", "annotation", "segmentation_mask", "semantic_mask", "seg", "label"))
 _CATEGORIES = ("category", "categories", "label", "labels", "category_id", "class")
 _BOXES = ("bbox", "bboxes", "boxes")
+_OF_JSON = (str, int, float, bytes, list, dict)
+_BINARY = ("binary", "large_binary")
 _MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8", b"BM", b"II*\0", b"MM\0*")
 
 
@@ -102,10 +105,8 @@ class ParquetSource(Source):
     def check_input(self, config: SourceConfig) -> None:
         self._first_columns(config)
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        with readable("--input", config.input):
-            keys = [item.key for item in _tables(config) if isinstance(item, TreeFile)]
-        return tuple(sorted(set(filter(None, map(_split_of, keys)))))
+    def splits(self, config: SourceConfig) -> set[str | None]:
+        return {_split_of(item.key) for item in _tables(config) if isinstance(item, TreeFile)}
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("detection",) if self._first_columns(config).has_boxes else ()
@@ -134,9 +135,7 @@ class ParquetSource(Source):
         """The columns of the first table. Raises ValueError where it is none, or they do not fit."""
         first = next((item for item in _tables(config) if isinstance(item, TreeFile)), None)
         if first is None:
-            others = (
-                item for item in itertools.islice(_tables(config), _SNIFFED) if isinstance(item, Failure)
-            )
+            others = itertools.islice(_tables(config), _SNIFFED)
             has_arrow = any(item.key.lower().endswith(".arrow") for item in others)
             hint = "; convert .arrow files to Parquet" if has_arrow else left_out(config)
             raise ValueError(f"--input is {config.input!r}: no file there is called .parquet{hint}")
@@ -160,10 +159,8 @@ def _tables(config: SourceConfig) -> Iterator[TreeFile | Failure]:
     else:
         files = Tree.of(config).files()
     for file in files:
-        if isinstance(file, Failure) or extension_of(file.key) in ("parquet", "pq"):
-            yield file
-        else:
-            yield skipped(file.key, "not a Parquet file by name")
+        is_table = isinstance(file, Failure) or extension_of(file.key) in ("parquet", "pq")
+        yield file if is_table else skipped(file.key, "not a Parquet file by name")
 
 
 def _split_of(key: str) -> str | None:
@@ -195,17 +192,15 @@ def _faults() -> tuple[type[Exception], ...]:
     """What pyarrow raises of a damaged table, or of values that Python has not."""
     import pyarrow
 
-    damaged = (pyarrow.ArrowInvalid, pyarrow.ArrowException, EOFError)
-    return (*damaged, ValueError, OSError, MemoryError, OverflowError)
+    return (pyarrow.ArrowException, EOFError, ValueError, OSError, MemoryError, OverflowError)
 
 
 def _damaged(table: TreeFile, error: Exception) -> Failure:
     """The failure of a damaged table. Raises `error` where it is the file system's."""
     if isinstance(error, OSError) and error.errno is not None:
         raise error
-    return failed(
-        stem_of(table.key), BadInput("list", "damaged Parquet file", f"{table.path}: {one_line(error)}")
-    )
+    fault = BadInput("list", "damaged Parquet file", f"{table.path}: {one_line(error)}")
+    return failed(stem_of(table.key), fault)
 
 
 class _Table(Rows):
@@ -227,7 +222,7 @@ class _Table(Rows):
         self._mask = columns.mask if "masks" in config.include_annotations else None
         labels = () if config.label_pattern else columns.labels
         self._table = columns
-        self._row_columns = columns._replace(image=None, labels=labels)
+        self._row_columns = replace(columns, image=None, labels=labels)
         unread = {*columns.unread, columns.mask, *columns.labels} - {self._mask, *labels}
         self._wanted = [name for name in opened.schema_arrow.names if name not in unread]
         self._selection = Selection(config)
@@ -281,8 +276,8 @@ class _Table(Rows):
             if is_missing(label) or (names and label == -1):
                 continue
             if not is_label(label):
-                detail = f"{column}: {label!r}"
-                raise BadInput("annotations", "label is neither whole number nor text", detail)
+                reason = "label is neither whole number nor text"
+                raise BadInput("annotations", reason, f"{column}: {label!r}")
             if names and isinstance(label, int):
                 if not 0 <= label < len(names):
                     detail = f"{column}: {label} of {len(names)} classes"
@@ -292,8 +287,11 @@ class _Table(Rows):
         return tuple(found)
 
     def features(self, values: Values) -> dict[str, FeatureValue]:
-        found = ((name, value) for name, value in values.items() if value is not None)
-        return {name: feature_value(_isoformat(value)) for name, value in found}
+        return {
+            name: feature_value(value if isinstance(value, _OF_JSON) else _text(value))
+            for name, value in values.items()
+            if value is not None
+        }
 
     def attributes(self, values: Values) -> dict[str, Scalar]:
         return {
@@ -319,21 +317,16 @@ class _Table(Rows):
 
 def _cells(column: pyarrow.Array) -> list[Any]:
     """The values of a column; nanoseconds, which `datetime` does not have, as text."""
-    import pyarrow
-
     kind = column.type
-    if pyarrow.types.is_timestamp(kind) and kind.unit == "ns":
-        texts: list[str | None] = column.cast(pyarrow.string()).to_pylist()
-        return [text and text.replace(" ", "T", 1) for text in texts]
-    if kind in (pyarrow.time64("ns"), pyarrow.duration("ns")):
-        return list(column.cast(pyarrow.int64()).to_pylist())
+    if _is(kind, "timestamp") and kind.unit == "ns":
+        return [text and text.replace(" ", "T", 1) for text in column.cast("string").to_pylist()]
+    if _is(kind, "time64", "duration") and kind.unit == "ns":
+        column = column.cast("int64")
     return list(column.to_pylist())
 
 
-def _isoformat(value: Any) -> Any:
-    """Text of a date, decimal and the like; what JSON has as it is."""
-    if isinstance(value, str | int | float | bytes | list | dict):
-        return value
+def _text(value: Any) -> str:
+    """Text of a date, decimal and the like."""
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
@@ -343,68 +336,63 @@ def _columns_of(table: pyarrow.parquet.ParquetFile, config: SourceConfig) -> Col
     Raises:
         ValueError: a flag names a column that is not there, or images are meant and no column has them.
     """
-    import pyarrow
-
     schema = table.schema_arrow
     where = f"--input is {config.input!r}"
     if twice := sorted(name for name, count in collections.Counter(schema.names).items() if count > 1):
         raise ValueError(f"{where}: two columns are called {twice[0]!r}; rename one")
     types = {name: schema.field(name).type for name in schema.names}
-    binary = [name for name, kind in types.items() if _is_binary(kind)]
+    binary = [name for name, kind in types.items() if _is(kind, *_BINARY)]
     texts = [name for name, kind in types.items() if str(kind) in ("string", "large_string", "string_view")]
     seen = _first_values(table, [name for name in types if name in (*binary, *texts)], _PEEKED)
-    images = [
-        name
-        for name, kind in types.items()
-        if _is_image_struct(kind) or (name in binary and any(map(_looks_like_image, seen.get(name, ()))))
-    ]
-    asked = asked_name(config.image_column, "--image_column", schema.names, config.input)
-    if asked is not None and asked not in (*images, *binary, *texts):
-        raise ValueError(f"--image_column is {asked!r}, of type {types[asked]}: no images, nor paths of them")
-    image = asked or next(iter(images), None)
+    looking = {name for name in binary if any(map(_looks_like_image, seen.get(name, ())))}
+    images = [name for name, kind in types.items() if name in looking or _is_image_struct(kind)]
+    image = asked_name(config.image_column, "--image_column", schema.names, config.input)
+    if image is not None and image not in (*images, *binary, *texts):
+        raise ValueError(f"--image_column is {image!r}, of type {types[image]}: no images, nor paths of them")
+    image = image or next(iter(images), None)
     objects, object_names = _objects_in(types) if image is not None else (None, ("", None))
     described = _hugging_face_features(schema)
     classes = {name: found for name in types if (found := _class_names(described.get(name)))}
     if objects is not None and object_names[1] is not None:
         classes[objects] = _class_names(described.get(objects), object_names[1])
-    images = [name for name in images if name != image]
-    mask = next((name for name in images if name.lower() in _MASKS), None)
-    lists = [
-        name
-        for name, kind in types.items()
-        if name not in (image, objects) and _is_list(kind) and _is_image_struct(kind.value_type)
-    ]
-    unread = (*(name for name in images if name != mask), *lists)
-    rest = [name for name in types if name not in (image, objects, *images, *unread)]
-    labels = tuple(
-        str(asked_name(one, "--label_column", rest, config.input)) for one in asked_labels(config, rest)
-    )
+    others = [name for name in images if name != image]
+    mask = next((name for name in others if name.lower() in _MASKS), None)
+    free = [name for name in types if name not in (image, objects, *others)]
+    lists = [name for name in free if _is_image_struct(_inner(types[name]))]
+    unread = (*(name for name in others if name != mask), *lists)
+    rest = [name for name in free if name not in lists]
+    labels = asked_labels(config, rest, config.input)
     if config.label_column is None and image is not None and objects is None:
-        floats = [
-            name
-            for name, kind in types.items()
-            if name.lower() in _LABELS and pyarrow.types.is_floating(kind)
-        ]
+        floats = [name for name in rest if name.lower() in _LABELS and _is(types[name], "floating")]
         values = _first_values(table, floats, _PEEKED_LABELS)
         fitting = [name for name in rest if _is_label_type(types[name]) or _are_whole(values.get(name, ()))]
         named = [name for name in rest if name in classes]
         label = usual_name(_LABELS, named) or next(iter(named), None) or usual_name(_LABELS, fitting)
         labels = () if label is None else (label,)
-    if image is None and unread:
-        raise ValueError(
-            f"{where}: no column has images, and {unread[0]!r} has lists of them; save a row for each image"
-        )
-    for name in texts if image is None else ():
-        if (example := names_images(seen.get(name, ()))) is not None:
-            raise ValueError(
-                f"{where}: no column has images, and {name!r} has names of some, such as {example!r}; "
-                f"give {flag_with('--image_column', name)}"
-            )
-    if image is None and config.image_roots:
-        shown = ", ".join(types)[:1000]
+    if image is None:
+        _check_no_images(types, unread, {name: seen.get(name, []) for name in texts}, config)
+    return Columns(
+        image,
+        labels,
+        objects=objects,
+        object_names=object_names,
+        mask=mask,
+        unread=unread,
+        classes=classes,
+    )
+
+
+def _check_no_images(
+    names: Iterable[str], unread: Sequence[str], texts: Mapping[str, list[Any]], config: SourceConfig
+) -> None:
+    """Raises ValueError where images are meant in a table that has no column of them."""
+    where = f"--input is {config.input!r}: no column has images"
+    if unread:
+        raise ValueError(f"{where}, and {unread[0]!r} has lists of them; save a row for each image")
+    check_no_names(where, texts)
+    if config.image_roots:
+        shown = ", ".join(names)[:1000]
         raise ValueError(f"--image_root is given, and no column has images; the columns are {shown}")
-    columns = Columns(image, labels, objects=objects, object_names=object_names)
-    return columns._replace(mask=mask, unread=unread, classes=classes)
 
 
 def _first_values(table: pyarrow.parquet.ParquetFile, columns: list[str], count: int) -> dict[str, list[Any]]:
@@ -426,44 +414,37 @@ def _looks_like_image(data: bytes | None) -> bool:
     )
 
 
-def _is_list(kind: pyarrow.DataType) -> bool:
+def _is(kind: pyarrow.DataType | None, *names: str) -> bool:
+    """Whether a type is one of those that pyarrow calls so."""
     import pyarrow
 
-    return bool(pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind))
+    return kind is not None and any(getattr(pyarrow.types, f"is_{name}")(kind) for name in names)
+
+
+def _inner(kind: pyarrow.DataType) -> pyarrow.DataType:
+    """The type of the values of lists; any other type as it is."""
+    return kind.value_type if _is(kind, "list", "large_list") else kind
 
 
 def _fields(kind: pyarrow.DataType) -> dict[str, pyarrow.DataType]:
     """The fields of a struct; none of any other type."""
-    import pyarrow
-
-    is_struct = pyarrow.types.is_struct(kind)
-    return {kind.field(at).name: kind.field(at).type for at in range(kind.num_fields)} if is_struct else {}
+    return {field.name: field.type for field in kind} if _is(kind, "struct") else {}
 
 
 def _is_image_struct(kind: pyarrow.DataType) -> bool:
     fields = _fields(kind)
-    return fields.keys() <= {"bytes", "path"} and _is_binary(fields.get("bytes"))
-
-
-def _is_binary(kind: pyarrow.DataType | None) -> bool:
-    import pyarrow
-
-    return kind is not None and (pyarrow.types.is_binary(kind) or pyarrow.types.is_large_binary(kind))
+    return fields.keys() <= {"bytes", "path"} and _is(fields.get("bytes"), *_BINARY)
 
 
 def _is_label_type(kind: pyarrow.DataType) -> bool:
-    import pyarrow
-
-    kind = kind.value_type if _is_list(kind) else kind
-    kind = kind.value_type if pyarrow.types.is_dictionary(kind) else kind
-    is_text = pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)
-    return bool(is_text or pyarrow.types.is_integer(kind))
+    kind = _inner(kind)
+    return _is(kind.value_type if _is(kind, "dictionary") else kind, "string", "large_string", "integer")
 
 
 def _objects_in(types: Mapping[str, pyarrow.DataType]) -> tuple[str | None, tuple[str, str | None]]:
     """The column of objects, and the names of boxes and classes in it."""
     for name, kind in types.items():
-        fields = _fields(kind.value_type if _is_list(kind) else kind)
+        fields = _fields(_inner(kind))
         if (box := usual_name(_BOXES, fields)) is not None:
             return name, (box, usual_name(_CATEGORIES, fields))
     return None, ("", None)

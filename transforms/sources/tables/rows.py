@@ -6,10 +6,29 @@ Rows of boxes become one record an image, wherever in the manifests they stand.
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+import contextlib
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from recordmill.transforms.records import AnnotatedObject, BadInput, Box, FeatureValue, Scalar
+import msgspec
+from msgspec.structs import replace
+
+from recordmill.transforms.records import (
+    AnnotatedObject,
+    Annotations,
+    BadInput,
+    Box,
+    Failure,
+    FeatureValue,
+    ImageRecord,
+    ImageRef,
+    Scalar,
+)
+from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.names import failed, printable, split_of_folders
+from recordmill.transforms.sources.selection import EXCLUDED, Selection
 from recordmill.transforms.sources.tables.columns import (
     LABEL_COLUMNS,
     LIST_COLUMN,
@@ -20,6 +39,7 @@ from recordmill.transforms.sources.tables.columns import (
     list_of_boxes,
     usual_name,
 )
+from recordmill.transforms.sources.tables.manifests import PEEKED, ImageFinder, Manifest, flag_of
 from recordmill.transforms.sources.tables.text_rows import Values
 from recordmill.transforms.sources.tables.values import (
     Labels,
@@ -43,11 +63,12 @@ VERTEX_ML_USE = "dataItemResourceLabels/aiplatform.googleapis.com/ml_use"
 VERTICES = "vertices"
 """Where a row of Vertex AI's CSV file has its cells after the label."""
 
+_NO_FEATURES: Mapping[str, FeatureValue] = {}
 _BOX_CELLS = 8  # the four vertices; or two that face each other, in the cells of the first and the third
 _TWO_VERTICES = (0, 1, 4, 5)
 
 
-class Row(NamedTuple):  # a third of the time of a frozen dataclass, a million times
+class Row(msgspec.Struct, frozen=True):
     """One row, read but not looked up."""
 
     image: Any  # path or URI as the table has it, or what else is in its cell; None for features alone
@@ -93,14 +114,12 @@ class Rows(abc.ABC):
         if table.is_vertex and VERTEX_IMAGE in values:
             return self._vertex_row(values)
         columns = self.columns_of(values)
-        image = None
-        if table.image is not None:
-            image = None if columns.image is None else take(values, columns.image)
-            if not isinstance(image, str):
-                if not self.is_text:
-                    name = columns.image or table.image
-                    raise BadInput("manifest", "no image path", f"{name} is {shown(image)}")
-                image = ""
+        image = None if columns.image is None else take(values, columns.image)
+        if table.image is not None and not isinstance(image, str):
+            if not self.is_text:
+                name = columns.image or table.image
+                raise BadInput("manifest", "no image path", f"{name} is {shown(image)}")
+            image = ""
         split = None if columns.split is None else split_in(take(values, columns.split), columns.split)
         objects: tuple[AnnotatedObject, ...] = ()
         size = None
@@ -141,21 +160,18 @@ class Rows(abc.ABC):
     ) -> tuple[tuple[AnnotatedObject, ...], tuple[int, int] | None]:
         """Takes a list of boxes out of a row, and what goes with each; and the size."""
         sides = name == OBJECTS
-        if sides:
-            inner = values[OBJECTS]
-            label = usual_name(("categories", *LABEL_COLUMNS), inner)
-            del inner[LIST_COLUMN]
-        else:
-            inner = {}
-            label = next(iter(columns.labels), None) or usual_name(LABEL_COLUMNS, values)
-            del values[name]
-        labels = None if label is None else take(inner if sides else values, label)
+        holder = values[OBJECTS] if sides else values
+        del holder[LIST_COLUMN if sides else name]
+        asked, usual = ((), ("categories", *LABEL_COLUMNS)) if sides else (columns.labels, LABEL_COLUMNS)
+        label = asked[0] if asked else usual_name(usual, holder)
+        labels = None if label is None else take(holder, label)
         size = size_of(values.pop("height", None), values.pop("width", None))
         if labels is not None and not (isinstance(labels, list) and len(labels) == len(boxes)):
             count = len(labels) if isinstance(labels, list) else shown(labels)
             raise BadInput("annotations", "boxes and labels differ in number", f"{len(boxes)} and {count}")
-        others = [key for key, one in inner.items() if isinstance(one, list) and len(one) == len(boxes)]
-        lists = {key: inner.pop(key) for key in others}
+        parts = holder.items() if sides else ()
+        others = [key for key, one in parts if isinstance(one, list) and len(one) == len(boxes)]
+        lists = {key: holder.pop(key) for key in others}
         objects = []
         for at, corners in enumerate(boxes):
             box = box_in(corners, sides)
@@ -181,7 +197,7 @@ class Rows(abc.ABC):
             if not isinstance(part, dict):
                 raise BadInput("annotations", "object is not a struct", repr(part)[:100])
             found = box_in(part.pop(box, None), sides=True)
-            value = None if label is None else part.pop(label, None)
+            value = part.pop(label, None)
             labels = self.labels(value, column)
             if len(labels) != 1:
                 raise BadInput("annotations", "object without a class", f"{label or 'no column'}: {value!r}")
@@ -245,7 +261,203 @@ def _box_of_vertices(cells: Sequence[str]) -> Box:
 
 def is_vertex_box(cells: Sequence[str]) -> bool:
     """Whether cells after path and label are a box of Vertex AI's CSV file."""
-    try:
+    with contextlib.suppress(BadInput):
         return len(cells) >= _BOX_CELLS and bool(_box_of_vertices(cells))
-    except BadInput:
+    return False
+
+
+class Table(Rows):
+    """One manifest. Raises ValueError, as all its methods, where its first rows cannot be used."""
+
+    def __init__(self, manifest: Manifest, config: SourceConfig) -> None:
+        self.manifest = manifest
+        self.config = config
+        self.where = f"{flag_of(config)} is {manifest.path!r}"
+        self.images = ImageFinder(config, manifest)
+        self.split: str | None = None  # of the rows that name none
+        self._selection = Selection(config)
+
+    @abc.abstractmethod
+    def read(self) -> Iterator[tuple[int, Values | BadInput]]:
+        """The rows: the line each starts at, and its values by column or what is wrong with it."""
+
+    @property
+    @abc.abstractmethod
+    def peeked(self) -> Sequence[Values]:
+        """Values of the first rows by column, without nested ones."""
+
+    @abc.abstractmethod
+    def check(self) -> None:
+        """Looks for rows that can be read."""
+
+    def find_folder(self) -> str | None:
+        """Finds the folder of the images by the first rows, as `ImageFinder.find_folder`."""
+        name = self.columns.image
+        images = () if name is None else (row.get(name) for row in self.peeked)
+        return self.images.find_folder([one for one in images if isinstance(one, str) and one.strip()])
+
+    def may_name_splits(self) -> bool:
+        """Whether a row may name a split: ruled out only where the first rows are all, and none does."""
+        for number, (_, values) in enumerate(self.read()):
+            if number == PEEKED:
+                return True
+            with contextlib.suppress(BadInput):
+                if not isinstance(values, BadInput) and self.row(values).split:
+                    return True
         return False
+
+    def record(self, row: Row, line: int) -> ImageRecord | Failure:
+        """The record of a row that starts at `line`, or that it is excluded. Raises BadInput."""
+        origin = self.manifest.origin(line)
+        found = None if row.image is None else self.images.find(row.image)
+        key = self.manifest.row_key(line) if found is None else found.key
+        if not self._selection.takes(key):
+            return Failure(key, "list", EXCLUDED, origin, skipped=True)
+        if row.fault is not None:
+            raise row.fault
+        annotations = Annotations(
+            self._selection.labels(key, row.labels),
+            row.features,
+            row.objects,
+            size=row.size,
+            relative=row.relative and bool(row.objects),
+        )
+        split = self.split_of(row, key)
+        if found is None:
+            return ImageRecord(key, None, split, annotations, origin)
+        image = ImageRef(found.path, version=found.version)
+        return ImageRecord(key, image, split, annotations, origin, found.size)
+
+    def split_of(self, row: Row, key: str) -> str | None:
+        """The split of a row with the key of its record: its own, the file's, or an image folder's."""
+        split = row.split or self.split
+        by_folder = split is None and row.image is not None and self.columns.split is None
+        return split_of_folders(key) if by_folder else split
+
+    def failure(self, line: int, fault: BadInput) -> Failure:
+        """The failed record of a row that starts at `line`."""
+        return Failure(self.manifest.row_key(line), fault.stage, fault.reason, printable(fault.detail))
+
+
+class BoxRows:
+    """Collects the rows of all manifests by image: a few hundred bytes each, and its boxes as text."""
+
+    def __init__(self) -> None:
+        self._images: dict[str, _Image] = {}  # by path
+        self._columns: dict[tuple[str, ...], int] = {}  # names of attributes that objects have together
+        self._table: Table | None = None
+        self._last: tuple[str, _Image] | None = None
+        self._left_out: set[str] = set()
+
+    def add(self, table: Table, row: Row, line: int) -> Failure | None:
+        """Adds a row that starts at `line`; returns why its image is excluded, at the first of its rows.
+
+        Raises:
+            BadInput: the row has no image, likewise at the first of such rows.
+        """
+        if table is not self._table:
+            self._table, self._last = table, None
+            self._left_out.clear()
+        name = row.image or ""
+        if name in self._left_out:
+            return None
+        if self._last is not None and self._last[0] == name:
+            image = self._last[1]
+        else:
+            if name.strip():
+                self._left_out.add(name)
+            bare = replace(row, features=row.features or _NO_FEATURES, objects=(), size=None, fault=None)
+            found = table.record(bare, line)
+            if isinstance(found, Failure):
+                return found
+            self._left_out.discard(name)
+            path = found.key if found.image is None else found.image.uri
+            image = self._images.get(path) or self._images.setdefault(path, _Image(found))
+            self._last = name, image
+        try:
+            image.merge(row, table.split_of(row, image.record.key))
+        except BadInput as fault:
+            origin = table.manifest.origin(line)
+            fault.detail = f"{origin}: {fault.detail}" if fault.detail else origin
+            image.fault = image.fault or failed(image.record.key, fault)
+            return None
+        for item in row.objects:
+            columns = self._columns.setdefault(tuple(item.attributes), len(self._columns))
+            values = (item.label, columns, *(item.box or ()), *item.attributes.values())
+            image.boxes += json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode() + b","
+        return None
+
+    def records(self) -> Iterator[ImageRecord | Failure]:
+        """A record for each image, or why there is none, in the order of their first rows; frees them."""
+        images = list(reversed(self._images.values()))
+        self._images.clear()
+        self._last = None
+        columns = list(self._columns)
+        while images:
+            yield images.pop().made(columns)
+
+
+class _Image:
+    """What the rows of one image have so far: its record of the first row, and what others add."""
+
+    __slots__ = ("boxes", "fault", "features", "labels", "record", "relative", "size")
+
+    def __init__(self, record: ImageRecord) -> None:
+        self.record = record
+        self.size: tuple[int, int] | None = None
+        self.relative: bool | None = None
+        self.boxes = bytearray()
+        self.labels: dict[str | int, None] | None = None  # with those of the record
+        self.features = record.annotations.features
+        self.fault: Failure | None = None
+
+    def merge(self, row: Row, split: str | None) -> None:
+        """Adds a row's share of the image itself. Raises BadInput: its fault, or it contradicts others."""
+        if row.fault is not None:
+            raise row.fault
+        if split != self.record.split:
+            raise self._conflict("image is in two splits", split, self.record.split)
+        if row.size is not None:
+            if self.size not in (None, row.size):
+                raise self._conflict("image has two sizes", row.size, self.size)
+            self.size = row.size
+        if row.objects:
+            if self.relative not in (None, row.relative):
+                units = ("shares", "pixels") if row.relative else ("pixels", "shares")
+                raise self._conflict("boxes are in two units", *units)
+            self.relative = row.relative
+        for name, value in row.features.items():
+            if (earlier := self.features.get(name, value)) != value:
+                reason = "image has two values of one feature"
+                raise self._conflict(reason, f"{name} {value!r}", repr(earlier))
+        if row.features.keys() - self.features.keys():
+            self.features = {**self.features, **row.features}
+        first = self.record.annotations.labels
+        if row.labels and row.labels != first:
+            self.labels = dict.fromkeys(first) if self.labels is None else self.labels
+            self.labels.update(dict.fromkeys(row.labels))
+
+    def _conflict(self, reason: str, value: object, earlier: object) -> BadInput:
+        detail = f"{value}, and {earlier} before it, from {self.record.origin} on"
+        return BadInput("annotations", reason, detail)
+
+    def made(self, columns: list[tuple[str, ...]]) -> ImageRecord | Failure:
+        """The record of the image, or why there is none."""
+        if self.fault is not None:
+            return self.fault
+        first = self.record.annotations
+        more = itertools.islice(self.labels or (), len(set(first.labels)), None)
+        annotations = replace(
+            first,
+            labels=(*first.labels, *more),
+            features=self.features,
+            objects=tuple(_object(columns, *values) for values in json.loads(b"[%s]" % self.boxes[:-1])),
+            size=self.size,
+            relative=bool(self.relative),
+        )
+        return replace(self.record, annotations=annotations)
+
+
+def _object(columns: list[tuple[str, ...]], label: str | int, at: int, *values: Scalar) -> AnnotatedObject:
+    box = Box(*map(float, values[:4]))
+    return AnnotatedObject(label, box, attributes=dict(zip(columns[at], values[4:], strict=True)))

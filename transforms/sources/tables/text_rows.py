@@ -60,11 +60,7 @@ class _HeldLines:
 def read_cells(lines: Iterable[str], delimiter: str = ",") -> Iterator[tuple[int, list[str] | BadInput]]:
     """The rows of a CSV text: the line each starts at, and its cells or what is wrong with it.
 
-    Blank lines are rows without cells. What follows a row that cannot be read is read.
-
-    Args:
-        lines: each with its line end, if any; what they raise ends the rows.
-        delimiter: between cells.
+    Blank lines are rows without cells. What follows a row that cannot be read is read. Lines have their ends.
     """
     if csv.field_size_limit() < _MAX_CELL:
         csv.field_size_limit(_MAX_CELL)

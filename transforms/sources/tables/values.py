@@ -13,14 +13,8 @@ from recordmill.transforms.sources.names import normal_split
 
 Labels = tuple[str | int, ...]
 
-VERTEX_SPLITS = {
-    "train": "train",
-    "training": "train",
-    "validation": "validation",
-    "test": "test",
-    "unassigned": None,
-    "": None,
-}
+_ML_USES = {"train": "train", "training": "train", "validation": "validation", "test": "test"}
+VERTEX_SPLITS = {**_ML_USES, "unassigned": None, "": None}
 """Vertex AI's ml_use, in lower case, and the split it is."""
 
 _UNNAMED = "object"  # the label of boxes where no column has one
@@ -68,11 +62,7 @@ def shown(value: object) -> str:
 
 
 def labels_in(value: object, column: str = "") -> Labels:
-    """The labels of a typed value: none, one, or a list of them.
-
-    Raises:
-        BadInput: stage `manifest`: a label is neither text nor a whole number.
-    """
+    """The labels of a typed value: none, one, or a list of them. Raises BadInput: neither text nor whole."""
     if is_missing(value):
         return ()
     labels = tuple(map(whole, value if isinstance(value, list) else [value]))
@@ -106,11 +96,7 @@ def split_in(value: object, column: str) -> str | None:
 
 
 def box_of(values: Sequence[object], sides: bool) -> Box | None:
-    """The box in four values, or None where all are empty.
-
-    Raises:
-        BadInput: stage `annotations`, `box is not four numbers`.
-    """
+    """The box in four values, or None where all are empty. Raises BadInput where they are no numbers."""
     if all(map(is_empty, values)):
         return None
     numbers = [number for value in values if (number := number_in(value)) is not None]
@@ -141,12 +127,6 @@ def listed(value: object) -> Sequence[object]:
     return value if isinstance(value, list | tuple) else (value,)
 
 
-def look_relative(boxes: Sequence[Box]) -> bool:
-    """Whether coordinates are all from 0 to 1, and one is between."""
-    values = [value for box in boxes for value in box]
-    return all(0 <= value <= 1 for value in values) and any(0 < value < 1 for value in values)
-
-
 def check_unit(box: Box, relative: bool) -> None:
     """Raises BadInput where a box lies so far out of the image that it cannot be in shares of its sides."""
     if relative and any(abs(value) > _FAR_OFF for value in box):
@@ -158,11 +138,7 @@ def check_unit(box: Box, relative: bool) -> None:
 
 
 def size_of(height: object, width: object) -> tuple[int, int] | None:
-    """Height and width of an image; None where one is empty or 0.
-
-    Raises:
-        BadInput: stage `annotations`, `size is not two whole numbers`.
-    """
+    """Height and width of an image; None where one is empty or 0. Raises BadInput: they are not whole."""
     if is_empty(height) or is_empty(width):
         return None
     numbers = [number for value in (height, width) if (number := number_in(value)) is not None]
@@ -172,11 +148,7 @@ def size_of(height: object, width: object) -> tuple[int, int] | None:
 
 
 def box_label(value: object, column: str | None) -> str | int:
-    """The label of a box; `object` where there is no column of labels.
-
-    Raises:
-        BadInput: stage `annotations`; it is empty, or neither text nor an integer.
-    """
+    """The label of a box; `object` where there is no column. Raises BadInput: empty, no text or integer."""
     if column is None:
         return _UNNAMED
     value = whole(value)
@@ -215,11 +187,9 @@ def take(item: dict[str, Any], name: str) -> Any:
 
 
 def feature_value(value: Any, mixed: bool = False) -> FeatureValue:
-    """A value as a free feature: itself, a list of scalars as a tuple, else JSON text.
+    """A value that is not null as a free feature: itself, a list of scalars as a tuple, else JSON text.
 
-    Args:
-        value: not null.
-        mixed: scalars of a list may be of several types, not only integers among floats.
+    Scalars of several types count as a list if `mixed`; else only integers among floats do.
     """
     if isinstance(value, (str, int, float, bytes)):
         return value
@@ -234,7 +204,7 @@ def flat(item: Mapping[str, Any], strict: bool = True, mixed: bool = True) -> di
     """The features in an object, those of inner objects as `outer/inner`; null is left out.
 
     Raises:
-        BadInput: two values come out under one name, or one has none; not raised unless `strict`.
+        BadInput: two values come out under one name, or one has none; only if `strict`.
     """
     features: dict[str, FeatureValue] = {}
     _gather(features, "", item, strict, mixed)

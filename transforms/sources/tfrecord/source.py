@@ -15,7 +15,7 @@ import msgspec
 
 from recordmill.transforms.framing import HEAD_BYTES, DamagedRecordError, Frame, read_frames
 from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRef, add_classes
-from recordmill.transforms.sources.config import ANNOTATIONS, SourceConfig, readable
+from recordmill.transforms.sources.config import ANNOTATIONS, SourceConfig
 from recordmill.transforms.sources.names import failed, folder_of, skipped
 from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import EXCLUDED, Selection
@@ -72,12 +72,10 @@ class TfrecordSource(Source):
             )
         _check_renames(config, {*features, *lists})
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        with readable("--input", config.input):
-            found = files.inputs(config)
-            parts = list(_files(found, files.read_manifests(found.others), False))
-        splits = (part.split for part in parts if isinstance(part, FilePart))
-        return tuple(sorted({split for split in splits if split is not None}))
+    def splits(self, config: SourceConfig) -> set[str | None]:
+        found = files.inputs(config)
+        parts = _files(found, files.read_manifests(found.others), False)
+        return {part.split for part in parts if isinstance(part, FilePart)}
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         features, lists = _first_features(files.inputs(config), dict(config.input_features))

@@ -13,6 +13,7 @@ from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
     BadInput,
+    ClassNames,
     Failure,
     JobError,
     MaskImage,
@@ -29,7 +30,7 @@ from recordmill.transforms.sources.annotated_tree import (
     split_in,
 )
 from recordmill.transforms.sources.class_tables import Colors, same_classes, voc_classes, voc_colors
-from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import (
     extension_of,
     folder_of,
@@ -81,9 +82,8 @@ class VocSource(Source):
     def check_input(self, config: SourceConfig) -> None:
         check_has(config, _is_annotation, "XML in it, and no PNG in SegmentationClass/")
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        with readable("--input", config.input):
-            return _VocTree(config).split_names()
+    def splits(self, config: SourceConfig) -> Iterable[str | None]:
+        return _VocTree(config).splits()
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         tree = _VocTree(config)
@@ -107,11 +107,9 @@ class _Root:
     lists: dict[str, list[TreeFile]] = dataclasses.field(default_factory=dict)  # by folder in ImageSets
     image_spellings: dict[str, None] = dataclasses.field(default_factory=dict)  # of `IMAGE_FOLDERS`
     xml_folder: str = ""
-    # of the lists that were read, by name of an image:
-    listed: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)  # first split, key of a list
-    several: dict[str, tuple[str, ...]] = dataclasses.field(
-        default_factory=dict
-    )  # splits of those in several
+    # of images in the lists that were read: the first split and its list; all splits, if there are several
+    listed: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
+    several: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     def files(self, name: str) -> list[TreeFile]:
         """The XML of an image, and its masks."""
@@ -208,18 +206,18 @@ class _VocTree(AnnotatedTree):
         prefix = "".join(f"{folder}/" for folder in folders)
         return self._roots.setdefault(prefix, _Root(prefix))
 
-    def split_names(self) -> tuple[str, ...]:
+    def splits(self) -> Iterator[str | None]:
         """The splits of the images to convert. Raises JobError if a list cannot be read."""
-        found = set[str | None]()
         for root in self.roots:
             root.read_lists(self._masked_only)
-            found.update(self._split(root, name) for name in root.names(self._masked_only))
-        return tuple(sorted(filter(None, found - {_NO_SPLIT})))
+            splits = (self._split(root, name) for name in root.names(self._masked_only))
+            yield from (split for split in splits if split != _NO_SPLIT)
 
     def items(self) -> Items:
         """The classes, the records, and what is not converted."""
-        classes = same_classes([*self.class_files.values()]) or voc_classes(self.has_class_masks)
-        yield classes.names
+        table = same_classes([*self.class_files.values()])
+        classes = table or voc_classes(self.has_class_masks)
+        yield ClassNames(classes.names, optional=table is None)
         yield from self.unread
         for root in self.roots:
             yield from self._root_items(root, classes.colors)

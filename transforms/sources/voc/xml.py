@@ -6,7 +6,7 @@ Roboflow (polygons) add to it. Coordinates are kept as they are.
 
 from __future__ import annotations
 
-import math
+import functools
 import re
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element
@@ -15,16 +15,16 @@ from recordmill.transforms.internal_errors import internal_errors
 from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Part, Scalar
 from recordmill.transforms.sources.annotated_tree import FileAnnotations
 from recordmill.transforms.sources.small_files import parse_xml
+from recordmill.transforms.sources.tables.values import number_in
 
-_RESERVED = """
-    area bbox class depiction difficult group_of is_crowd keypoint label mask occluded text truncated
-    view weight
-"""
-_RESERVED_ATTRIBUTES = frozenset(_RESERVED.split())
+_not_voc = functools.partial(BadInput, "annotations", "not VOC XML")
+
+_RESERVED = "area bbox class depiction keypoint label mask text view weight"
+RESERVED = frozenset(_RESERVED.split())
+"""Names that attributes of objects may not have: schemas have features of these names."""
 
 _FLAGS = ("difficult", "truncated", "occluded")
-_TRUTH = {"1": 1, "true": 1, "yes": 1, "0": 0, "false": 0, "no": 0}
-_UNKNOWN = ("", "unspecified")
+_TRUTH = {"1": 1, "true": 1, "yes": 1, "0": 0, "false": 0, "no": 0, "": None, "unspecified": None}
 _ROOT = re.compile(rb"<([A-Za-z_][\w.-]*)[\s/>]")
 _COORDINATE = re.compile(r"([xy])([1-9][0-9]{0,5})")
 
@@ -42,12 +42,9 @@ def read_voc_xml(data: bytes) -> FileAnnotations:
         remedy = f", which is {other}; export it as PASCAL VOC" if other else ""
         raise _not_voc(f"its root is <{root.tag}>, not <annotation>{remedy}")
     height, width, _ = (_count(root, f"size/{name}") for name in ("height", "width", "depth"))
-    return FileAnnotations(
-        text_of(root, "filename"),
-        text_of(root, "folder"),
-        (height, width) if height and width else None,
-        tuple(_object(one, f"object {number}") for number, one in enumerate(root.iterfind("object"), 1)),
-    )
+    size = (height, width) if height and width else None
+    objects = tuple(_object(one, f"object {number}") for number, one in enumerate(root.iterfind("object"), 1))
+    return FileAnnotations(text_of(root, "filename"), text_of(root, "folder"), size, objects)
 
 
 def is_voc_xml(head: bytes) -> bool:
@@ -120,21 +117,20 @@ def _polygon(element: Element, where: str) -> tuple[float, ...]:
 
 
 def _attributes(element: Element, where: str) -> dict[str, Scalar]:
-    known: dict[str, Scalar] = {}
+    found: dict[str, Scalar] = {}
     for name in _FLAGS:
         text = text_of(element, name).lower()
-        if text in _UNKNOWN:
-            continue
         if text not in _TRUTH:
             raise _not_voc(f"{where}: {name} is {text!r}; it may be 0 or 1")
-        known[name] = _TRUTH[text]
+        if (value := _TRUTH[text]) is not None:
+            found[name] = value
     if view := text_of(element, "pose"):
-        known["view"] = view
+        found["view"] = view
     for attribute in element.iterfind("attributes/attribute"):
         name = text_of(attribute, "name")
-        if name and "/" not in name and name not in _RESERVED_ATTRIBUTES:
-            known[name] = text_of(attribute, "value")
-    return known
+        if name and "/" not in name and name not in {*RESERVED, *_FLAGS, "group_of", "is_crowd"}:
+            found[name] = text_of(attribute, "value")
+    return found
 
 
 def _count(element: Element, path: str) -> int | None:
@@ -149,19 +145,6 @@ def _count(element: Element, path: str) -> int | None:
 
 
 def _number(text: str, where: str) -> float:
-    if (value := finite(text)) is None:
+    if (value := number_in(text)) is None:
         raise _not_voc(f"{where} is {text!r}, not a number")
     return value
-
-
-def finite(text: str) -> float | None:
-    """The number that a text means, or None."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
-def _not_voc(detail: str) -> BadInput:
-    return BadInput("annotations", "not VOC XML", detail)

@@ -24,7 +24,7 @@ from recordmill.transforms.records import (
     ImageRecord,
     JobError,
 )
-from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import (
     NOT_AN_IMAGE,
     extension_of,
@@ -92,10 +92,9 @@ class YoloSource(Source):
             )
         _check_has_labels(config)
 
-    def split_names(self, config: SourceConfig) -> tuple[str, ...]:
-        with readable("--input", config.input):
-            sets = YoloDataset(config).sets
-            return tuple(sorted({one.split for one in sets if one.key is not None})) or folder_splits(config)
+    def splits(self, config: SourceConfig) -> set[str]:
+        found = {one.split for one in YoloDataset(config).sets if one.key is not None}
+        return found or set(folder_splits(config))
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("detection",)
