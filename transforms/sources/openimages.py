@@ -34,6 +34,7 @@ from recordmill.transforms.records import (
 )
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.entries_by_image import EntriesByImage
+from recordmill.transforms.sources.look import Look, joined
 from recordmill.transforms.sources.names import (
     NOT_AN_IMAGE,
     is_image_name,
@@ -43,7 +44,6 @@ from recordmill.transforms.sources.names import (
     skipped,
     split_named,
 )
-from recordmill.transforms.sources.outline import Look, joined
 from recordmill.transforms.sources.selection import EXCLUDED, Selection
 from recordmill.transforms.sources.source import Description, Item, Items, Source
 from recordmill.transforms.sources.tables.manifests import Manifest

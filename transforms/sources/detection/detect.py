@@ -24,9 +24,9 @@ from recordmill.transforms.sources.detection.refusals import (
 )
 from recordmill.transforms.sources.detection.rules import by_extension
 from recordmill.transforms.sources.imagenet.layout import SYNSET
+from recordmill.transforms.sources.look import Look, joined, left_out
 from recordmill.transforms.sources.masks.match import ENDINGS, is_mask_folder
 from recordmill.transforms.sources.names import extension_of, is_split_name
-from recordmill.transforms.sources.outline import Look, joined, left_out
 from recordmill.transforms.sources.pairs import IMAGE_FOLDERS
 from recordmill.transforms.sources.registry import ROWS, source_of
 from recordmill.transforms.storage.files import is_folder

@@ -19,6 +19,7 @@ from recordmill.transforms.sources.archives.archive import NOT_AN_ARCHIVE, Archi
 from recordmill.transforms.sources.archives.members import is_gzip
 from recordmill.transforms.sources.class_tables import is_mask_of
 from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.look import Look, joined
 from recordmill.transforms.sources.masks.match import (
     LOSSLESS,
     MASK_FOLDERS,
@@ -35,7 +36,6 @@ from recordmill.transforms.sources.names import (
     normal_split,
     splits_in,
 )
-from recordmill.transforms.sources.outline import Look, joined
 from recordmill.transforms.sources.pairs import IMAGE_FOLDERS
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.tables.columns import IMAGE_COLUMNS, usual_name

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from recordmill.transforms.records import BadInput, Failure, ImageRecord
 from recordmill.transforms.sources.config import readable
+from recordmill.transforms.sources.look import FIRST, Look, joined
 from recordmill.transforms.sources.masks.match import (
     ENDINGS,
     LOSSLESS,
@@ -35,7 +36,6 @@ from recordmill.transforms.sources.names import (
     is_split_name,
     stem_of,
 )
-from recordmill.transforms.sources.outline import FIRST, Look, joined
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.files import is_file
 

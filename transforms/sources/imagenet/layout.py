@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Failure, JobError
 from recordmill.transforms.sources.imagenet.meta_mat import MatClass, read_meta_mat
+from recordmill.transforms.sources.look import Look
 from recordmill.transforms.sources.names import (
     extension_of,
     is_image_name,
@@ -18,7 +19,6 @@ from recordmill.transforms.sources.names import (
     split_of_folders,
     splits_in,
 )
-from recordmill.transforms.sources.outline import Look
 from recordmill.transforms.sources.pairs import ORPHAN
 from recordmill.transforms.sources.tables.text_rows import read_cells
 from recordmill.transforms.storage.files import open_file

@@ -30,6 +30,7 @@ from recordmill.transforms.sources.imagenet.layout import (
     Layout,
     split_of,
 )
+from recordmill.transforms.sources.look import Look
 from recordmill.transforms.sources.names import (
     extension_of,
     failed,
@@ -38,7 +39,6 @@ from recordmill.transforms.sources.names import (
     printable,
     skipped,
 )
-from recordmill.transforms.sources.outline import Look
 from recordmill.transforms.sources.pairs import ORPHAN
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.small_files import read_files
