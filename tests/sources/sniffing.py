@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import why
-from recordmill.transforms.sources.outline import Look
+from recordmill.transforms.sources.look import Look
 from recordmill.transforms.sources.source import Source
 
 

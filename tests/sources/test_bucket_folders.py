@@ -266,7 +266,7 @@ def test_an_error_lists_no_whole_bucket(
     bucket_server.put(f"{bucket}/in/", b"")
     with pytest.raises(ValueError, match="no input that is known: it has 60 .txt; --source may be"):
         detect(SourceConfig("auto", f"{bucket}/in"))
-    monkeypatch.setattr("recordmill.transforms.sources.detection.detect._LISTED", 20)
+    monkeypatch.setattr("recordmill.transforms.sources.look._NAMES_REMOTE", 20)
     monkeypatch.setattr("recordmill.transforms.sources.detection.rules._SEARCHED", 20)
     with pytest.raises(ValueError, match="no input that is known: it has (19|20) .txt"):
         detect(SourceConfig("auto", f"{bucket}/in"))

@@ -164,7 +164,7 @@ def test_a_figure_next_to_a_folder_of_classes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "bound", ["outline._FOLDERS", "detection.detect._SNIFFED", "detection.detect._WRAPPERS"]
+    "bound", ["look._FOLDERS", "detection.detect._SNIFFED", "detection.detect._WRAPPERS"]
 )
 def test_a_search_that_was_cut_is_no_single_class(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str

@@ -444,13 +444,13 @@ def test_each_folder_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_few_folders_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = grow(tmp_path / "in", {f"{at:03}/{at}.jpg": b"x" for at in range(300)})
-    monkeypatch.setattr("recordmill.transforms.sources.outline._FOLDERS", 20)
+    monkeypatch.setattr("recordmill.transforms.sources.look._FOLDERS", 20)
     listed: list[object] = []
     scandir = os.scandir
     monkeypatch.setattr(os, "scandir", lambda path: listed.append(path) or scandir(path))
     assert found(place)[0].input == place
     before = len(listed)
-    monkeypatch.setattr("recordmill.transforms.sources.outline._FOLDERS", 3)
+    monkeypatch.setattr("recordmill.transforms.sources.look._FOLDERS", 3)
     listed.clear()
     assert found(place)[0].input == place
     assert before - len(listed) <= 20

@@ -9,7 +9,7 @@ import pytest
 from recordmill.transforms.sources.archives.archive import ArchiveSource
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import detect
-from recordmill.transforms.sources.detection.unread import unread_member
+from recordmill.transforms.sources.detection.refusals import unread_member
 from tests.sources.sniffing import sniff
 from tests.sources.test_archives import listed, packed, records, tar_bytes, zip_bytes
 

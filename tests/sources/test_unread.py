@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.detection.unread import check_unread
-from recordmill.transforms.sources.outline import Look
+from recordmill.transforms.sources.detection.refusals import check_unread
+from recordmill.transforms.sources.look import Look
 from tests.buckets.server import BucketServer
 
 CVAT = "<annotations><version>1.1</version><image id='0' name='1.jpg' width='2' height='2'/></annotations>"
@@ -75,10 +75,10 @@ def test_others_are_not(tmp_path: Path, name: str, text: str) -> None:
 
 def test_only_some_files_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = grow(tmp_path, {"1.xml": VOC, "2.xml": VOC, "3.xml": VOC, "4.xml": CVAT})
-    monkeypatch.setattr("recordmill.transforms.sources.detection.unread._OPENED", 3)
-    monkeypatch.setattr("recordmill.transforms.sources.outline._NAMES", 4)
+    monkeypatch.setattr("recordmill.transforms.sources.detection.refusals._OPENED", 3)
+    monkeypatch.setattr("recordmill.transforms.sources.look._NAMES", 4)
     check_unread(looked(root))
-    monkeypatch.setattr("recordmill.transforms.sources.detection.unread._OPENED", 4)
+    monkeypatch.setattr("recordmill.transforms.sources.detection.refusals._OPENED", 4)
     with pytest.raises(ValueError, match="'4.xml' holds annotations in CVAT's own XML"):
         check_unread(looked(root))
 

@@ -9,7 +9,7 @@ import pytest
 from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Part, Scalar
 from recordmill.transforms.sources.annotated_tree import FileAnnotations
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.outline import Look
+from recordmill.transforms.sources.look import Look
 from recordmill.transforms.sources.small_files import (
     MAX_XML_BYTES,
     parse_xml,

@@ -20,6 +20,7 @@ from recordmill.transforms.records import (
     Polygons,
 )
 from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.look import left_out
 from recordmill.transforms.sources.names import (
     folder_of,
     is_image_name,
@@ -28,7 +29,6 @@ from recordmill.transforms.sources.names import (
     skipped,
     stem_of,
 )
-from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.pairs import ORPHAN
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.tree import Tree, TreeFile

@@ -28,6 +28,7 @@ import numpy as np
 from recordmill.transforms.records import Annotations, Failure, ImageRecord, ImageRef, JobError
 from recordmill.transforms.sources.archives.members import naming_damage
 from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.look import left_out
 from recordmill.transforms.sources.names import (
     IDX_NAME,
     extension_of,
@@ -36,7 +37,6 @@ from recordmill.transforms.sources.names import (
     skipped,
     split_named,
 )
-from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.source import Description, Items, Source
 from recordmill.transforms.sources.tree import Tree

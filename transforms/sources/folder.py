@@ -15,8 +15,8 @@ from typing import NamedTuple
 from recordmill.transforms.records import Annotations, BadInput, Failure, ImageRecord, ImageRef
 from recordmill.transforms.sources import names
 from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.look import links_outside
 from recordmill.transforms.sources.names import NOT_AN_IMAGE, is_image_name, split_named
-from recordmill.transforms.sources.outline import links_outside
 from recordmill.transforms.sources.selection import EXCLUDED, NO_LABEL, Selection
 from recordmill.transforms.sources.source import Description, Items, Source
 from recordmill.transforms.sources.tree import Tree, TreeFile

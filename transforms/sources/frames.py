@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from recordmill.transforms.records import Annotations, BadInput, Failure, ImageRecord, Steps
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.folder import first_level_splits
+from recordmill.transforms.sources.look import left_out
 from recordmill.transforms.sources.names import folder_of, is_image_name, skipped, split_named, stem_of
-from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.small_files import read_files
 from recordmill.transforms.sources.source import Description, Items, Source

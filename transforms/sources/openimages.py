@@ -14,10 +14,9 @@ import functools
 import itertools
 import math
 import operator
-import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -35,6 +34,7 @@ from recordmill.transforms.records import (
 )
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.entries_by_image import EntriesByImage
+from recordmill.transforms.sources.look import Look, joined
 from recordmill.transforms.sources.names import (
     NOT_AN_IMAGE,
     is_image_name,
@@ -51,7 +51,6 @@ from recordmill.transforms.sources.tables.text_rows import read_rows
 from recordmill.transforms.sources.tables.values import box_of, check_unit, is_empty, number_in
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.confinement import Confinement
-from recordmill.transforms.storage.files import is_folder, names_in
 from recordmill.transforms.storage.paths import real_path
 
 _Kind = Literal["boxes", "labels", "machine", "masks", "images", "classes"]
@@ -104,36 +103,31 @@ class CsvFile:
                 yield cells[0].strip(), cells[1].strip()
 
 
-def csv_files(config: SourceConfig, names: Sequence[str] | None = None) -> list[CsvFile]:
+def csv_files(look: Look) -> list[CsvFile]:
     """The CSV files in the input and `annotations`, in the order of their paths; those of few classes first.
-
-    `names` are those in the input, if they have been listed already.
 
     Raises:
         OSError: one is a link that leads outside the input, or to nothing.
     """
-    root = real_path(config.input)
-    confinement = Confinement((root, *config.image_roots))
-    names = names_in(root) if names is None else names
     found = []
-    for key in (*names, *_names_below("annotations", root, names)):
-        name, path = key.rpartition("/")[2], os.path.join(root, key)
+    for key in _keys("annotations", look):
+        name, path = key.rpartition("/")[2], look.path(key)
         kind = next((kind for kind, pattern in _NAMES.items() if re.search(pattern, name)), None)
         if kind is not None and name.endswith(".csv"):
             split = next(filter(None, map(split_named, re.split(r"[-_.]", name))), None)
-            found.append(CsvFile(Manifest(path, key, confinement.leads_to(path)), kind, split))
+            found.append(CsvFile(Manifest(path, key, look.confinement.leads_to(path)), kind, split))
     return sorted(found, key=lambda file: ("boxable" not in file.manifest.name, file.manifest.name))
 
 
-def _folders_called(wanted: str, root: str, names: Iterable[str]) -> list[str]:
-    """The folders among the names in an input that are called `wanted`, in any case."""
-    return [name for name in names if name.lower() == wanted and is_folder(os.path.join(root, name))]
+def _folders_called(wanted: str, look: Look) -> list[str]:
+    """The folders in an input that are called `wanted`, in any case."""
+    return [name[:-1] for name in look.names() if name.lower() == f"{wanted}/"]
 
 
-def _names_below(wanted: str, root: str, names: Iterable[str]) -> Iterator[str]:
-    """The keys of the files and folders in those."""
-    for folder in _folders_called(wanted, root, names):
-        yield from (f"{folder}/{name}" for name in names_in(f"{root}/{folder}"))
+def _keys(wanted: str, look: Look) -> list[str]:
+    """Keys of the files and folders in an input, and in its folders of a name; folders end in `/`."""
+    folders = ("", *_folders_called(wanted, look))
+    return [joined(folder, name) for folder in folders for name in look.names(folder)]
 
 
 class OpenImagesSource(Source):
@@ -155,7 +149,7 @@ class OpenImagesSource(Source):
     needs_folder = True
 
     def check_input(self, config: SourceConfig) -> None:
-        files = csv_files(config)
+        files = csv_files(Look(config))
         if all(file.kind in ("classes", "machine") for file in files):
             raise ValueError(
                 f"--input is {config.input!r}, where neither it nor annotations/ has a CSV file of Open "
@@ -170,16 +164,12 @@ class OpenImagesSource(Source):
             except ValueError as error:
                 raise ValueError(f"--input is {config.input!r}: {error}") from error
 
-    def splits(self, config: SourceConfig) -> set[str] | None:
-        root = real_path(config.input)
-        top = names_in(root)
-        keys = (*top, *_names_below(_IMAGES, root, top))
-        found = ((split_named(key.rpartition("/")[2]), key) for key in keys)
-        names = {split for split, key in found if split is not None and is_folder(f"{root}/{key}")}
-        return names or None
+    def splits(self, config: SourceConfig) -> set[str | None] | None:
+        folders = (key[:-1] for key in _keys(_IMAGES, Look(config)) if key.endswith("/"))
+        return {split_named(folder.rpartition("/")[2]) for folder in folders} - {None} or None
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
-        kinds = {file.kind for file in csv_files(config)}
+        kinds = {file.kind for file in csv_files(Look(config))}
         has_boxes = "boxes" in kinds or ("masks" in kinds and _MASKS in config.include_annotations)
         return ("detection",) if has_boxes else ()
 
@@ -238,10 +228,10 @@ class _Reading:
         self._selection = Selection(config)
         self._root = real_path(config.input)
         self._confinement = Confinement((self._root, *config.image_roots))
-        names = names_in(self._root)
-        self._files = csv_files(config, names)
+        look = Look(config)
+        self._mask_folders = _folders_called(_MASKS, look)
+        self._files = csv_files(look)
         self._classes = _Classes(self._files)
-        self._mask_folders = _folders_called(_MASKS, self._root, names)
         self._takes_masks = _MASKS in config.include_annotations
         self._images: list[TreeFile] = []
         self._split_folders: dict[str, dict[str, None]] = {}  # names of folders, by split

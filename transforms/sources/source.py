@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from recordmill.transforms.records import ClassNames, Failure, ImageRecord, JobError
 from recordmill.transforms.sources.config import SourceConfig, check_input_exists, os_error_text, readable
-from recordmill.transforms.sources.outline import check_roots_used
+from recordmill.transforms.sources.look import check_roots_used
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.storage.files import is_folder
 

@@ -17,6 +17,7 @@ from typing import ClassVar, NamedTuple
 from recordmill.transforms.records import Annotations, BadInput, Failure, ImageRecord
 from recordmill.transforms.sources.archives.members import DAMAGED, Member, is_gzip, tar_members, zip_members
 from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.look import left_out
 from recordmill.transforms.sources.names import (
     failed,
     is_image_name,
@@ -27,7 +28,6 @@ from recordmill.transforms.sources.names import (
     split_named,
     splits_in,
 )
-from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.pairs import IMAGE_FOLDERS
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.source import Description, Items, Source

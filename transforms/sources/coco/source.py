@@ -40,8 +40,8 @@ from recordmill.transforms.sources.coco.files import CocoFile, Element, JsonSect
 from recordmill.transforms.sources.coco.images import CocoImages
 from recordmill.transforms.sources.config import ANNOTATIONS, SourceConfig, readable
 from recordmill.transforms.sources.entries_by_image import EntriesByImage
+from recordmill.transforms.sources.look import left_out
 from recordmill.transforms.sources.names import failed, is_unicode, printable, split_of_folders
-from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.source import Description, Item, Items, Source
 from recordmill.transforms.sources.tables.manifests import check_manifests

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 import re
 from collections.abc import Iterable, Sequence
+from os.path import basename
 from typing import NamedTuple
 
 from recordmill.transforms.sources.config import SourceConfig, check_input_exists, readable
-from recordmill.transforms.sources.detection.class_folders import (
+from recordmill.transforms.sources.detection.refusals import (
     OR_FOLDER,
+    check_archives_read,
     check_class_folders,
+    check_unread,
     commands,
-    folders_of_splits,
-    plain_folder,
 )
-from recordmill.transforms.sources.detection.unread import check_archives_read, check_unread
+from recordmill.transforms.sources.detection.rules import by_extension
 from recordmill.transforms.sources.imagenet.layout import SYNSET
+from recordmill.transforms.sources.look import Look, joined, left_out
 from recordmill.transforms.sources.masks.match import ENDINGS, is_mask_folder
 from recordmill.transforms.sources.names import extension_of, is_split_name
-from recordmill.transforms.sources.outline import Look, joined, left_out
 from recordmill.transforms.sources.pairs import IMAGE_FOLDERS
 from recordmill.transforms.sources.registry import ROWS, source_of
 from recordmill.transforms.storage.files import is_folder
@@ -34,6 +36,8 @@ from recordmill.transforms.storage.paths import real_path
 
 _WRAPPERS = 6  # folders above a dataset
 _SNIFFED, _SNIFFED_REMOTE = 60, 10  # folders on which the sources are tried
+_WRAPPED = 50  # folders around those of splits or classes
+_COMPARED = 16  # folders in which splits are looked for
 _STEMS = 1_000  # names of a folder that are checked for masks
 _PART = re.compile(r"voc\d{4}|imagesets|panoptic.*|obj_.*data|annotations.*|.*(?:19|20)\d\d")
 _MASK_NAME = re.compile(rf"(?:{'|'.join(re.escape(ending) for ending in ENDINGS if len(ending) > 2)})\.")
@@ -224,10 +228,10 @@ def _plain(look: Look) -> Detected | None:
         ValueError: several folders have splits, annotations would not be read, or a folder is not a class.
     """
     is_cut = look.is_cut  # in the search
-    key = plain_folder(look)
+    key = _plain_folder(look)
     if look.config.kind == "folder":
         return Detected("folder", "", look.given(key))
-    several, example = ([], "") if key else folders_of_splits(look)
+    several, example = ([], "") if key else _folders_of_splits(look)
     if several:
         check_unread(look)
         what = f"where several folders have splits of their own, such as {example!r}"
@@ -238,6 +242,47 @@ def _plain(look: Look) -> Detected | None:
         check_unread(look)
         check_class_folders(plain, is_cut)
     return found
+
+
+def _plain_folder(look: Look, key: str = "") -> str:
+    """The key of the folder, at or below `key`, that holds the folders of splits or classes.
+
+    The folders above it are wrappers: each holds a single folder and no image.
+    """
+    top = key
+    for _ in range(_WRAPPED):
+        inner = [] if look.level(key).images else list(itertools.islice(look.with_images(key), 2))
+        if len(inner) != 1 or is_split_name(basename(inner[0])):
+            break
+        key = inner[0]
+    while key != top and not _has_folders(look, key):
+        key = key.rpartition("/")[0]
+    return key
+
+
+def _has_folders(look: Look, key: str) -> bool:
+    """Whether a folder is called `images`, or has splits or several classes."""
+    if basename(key).lower() in IMAGE_FOLDERS or _split_folders(look, key):
+        return True
+    level = look.level(key)
+    has_classes = not level.images or len(level.images) < len(level.folders)
+    return has_classes and len(list(itertools.islice(look.with_images(key), 2))) == 2
+
+
+def _folders_of_splits(look: Look) -> tuple[list[str], str]:
+    """The folders of the input with images, and the key of a split, if one of them has several splits."""
+    names = look.level("").folders[:_COMPARED]
+    for name in [] if all(map(is_split_name, names)) else names:
+        splits = [] if is_split_name(name) else _split_folders(look, _plain_folder(look, name))
+        if len(splits) > 1:
+            return list(filter(look.holds_images, names)), splits[0]
+    return [], ""
+
+
+def _split_folders(look: Look, key: str) -> list[str]:
+    """The folders named like splits that hold images; empty if another folder holds images too."""
+    inner = list(look.with_images(key)) if any(map(is_split_name, look.level(key).folders)) else []
+    return inner if all(is_split_name(basename(one)) for one in inner) else []
 
 
 def _nothing_found(config: SourceConfig) -> ValueError:
@@ -257,6 +302,5 @@ def _content(look: Look) -> str:
     if look.file_name:
         return f"it is a file with the extension .{extension_of(look.file_name)}"
     names = (name for _, level in look.walk() for name in (*level.images, *level.others))
-    found = collections.Counter(map(extension_of, names)).most_common(6)
-    kinds = (f"{count} {f'.{extension}' if extension else 'without extension'}" for extension, count in found)
-    return f"it has {', '.join(kinds)}" if found else "it is an empty folder"
+    found = collections.Counter(map(extension_of, names))
+    return f"it has {by_extension(found, 6)}" if found else "it is an empty folder"

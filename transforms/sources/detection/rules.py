@@ -17,7 +17,8 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from recordmill.transforms.records import BadInput, Failure, ImageRecord
-from recordmill.transforms.sources.config import SourceConfig, readable
+from recordmill.transforms.sources.config import readable
+from recordmill.transforms.sources.look import FIRST, Look, joined
 from recordmill.transforms.sources.masks.match import (
     ENDINGS,
     LOSSLESS,
@@ -35,12 +36,12 @@ from recordmill.transforms.sources.names import (
     is_split_name,
     stem_of,
 )
-from recordmill.transforms.sources.outline import FIRST, Look, joined
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.files import is_file
 
 if TYPE_CHECKING:
     from recordmill.transforms.sources.archives.archive import Archive
+    from recordmill.transforms.sources.tables.manifest_sources import ManifestSource
 
 _COCO_DEPTH, _COCO_FILES = 2, 20
 _IMAGENET_FOLDERS = 40
@@ -179,7 +180,7 @@ def imagenet(look: Look) -> str | None:
 
     if not look.is_folder:
         return None
-    layout = Layout(look.config, _IMAGENET_FOLDERS)
+    layout = Layout(look, _IMAGENET_FOLDERS)
     if len(layout.synsets) > 1:
         return f"it has folders named by synset, such as {min(layout.synsets)!r}"
     if layout.named:
@@ -207,7 +208,7 @@ def yolo(look: Look) -> str | None:
         elif is_split_name(name):
             inner = (one for one in look.folders(name) if one.lower() in LABEL_FOLDERS)
             folders += [name, *(f"{name}/{one}" for one in inner)]
-    labels = (_label_with_image(look, folder, LABEL_FOLDERS) for folder in folders)
+    labels = (_label_with_image(look, folder) for folder in folders)
     label = next(filter(None, labels), None)
     return label and f"{label!r} is a label file of YOLO"
 
@@ -231,16 +232,15 @@ def _data_yaml(look: Look, name: str) -> str | None:
     return f"{name!r} names classes and splits as Ultralytics' data.yaml does"
 
 
-def _label_with_image(look: Look, folder: str, label_folders: frozenset[str]) -> str | None:
+def _label_with_image(look: Look, folder: str) -> str | None:
     """The key of a label file that belongs to an image, if the first texts are all label files."""
-    from recordmill.transforms.sources.yolo.dataset import CLASS_FILES
+    from recordmill.transforms.sources.yolo.dataset import CLASS_FILES, LABEL_FOLDERS
     from recordmill.transforms.sources.yolo.source import is_label_text
 
     around, _, last = folder.lower().rpartition("/")
-    if last in label_folders:
-        keys: Iterator[str] = (one.key for one in look.files(folder) if isinstance(one, TreeFile))
-    else:
-        keys = (joined(folder, name) for name in look.names(folder))
+    keys = (joined(folder, name) for name in look.names(folder))
+    if is_of_labels := last in LABEL_FOLDERS:
+        keys = (one.key for one in look.files(folder) if isinstance(one, TreeFile))
     texts = (key for key in keys if extension_of(key) == "txt" and os.path.basename(key) not in CLASS_FILES)
     first = list(itertools.islice(texts, _TEXTS))
 
@@ -248,7 +248,7 @@ def _label_with_image(look: Look, folder: str, label_folders: frozenset[str]) ->
         """Next to it, or in the folder of images that belongs to the folder of labels."""
         stem = stem_of(key)
         paths = [stem]
-        if last in label_folders:
+        if is_of_labels:
             paths.append(joined(folder[: len(around)], stem[len(folder) + 1 :]))
         return any(look.has_image(path, (path.rpartition("/")[2],)) for path in paths)
 
@@ -295,7 +295,7 @@ def openimages(look: Look) -> str | None:
     """A CSV file with the name and the columns of one of Open Images."""
     from recordmill.transforms.sources.openimages import csv_files
 
-    for file in csv_files(look.config) if look.is_folder else ():
+    for file in csv_files(look) if look.is_folder else ():
         try:
             if file.kind != "classes" and "ImageID" in file.header():
                 return f"{file.manifest.name} is a file of Open Images by name and columns"
@@ -367,16 +367,14 @@ def csv(look: Look) -> str | None:
     """A file that is CSV by name; what its columns mean is said as far as it can be read."""
     from recordmill.transforms.sources.tables.manifest_sources import CsvSource
 
-    path = _manifest(look, "csv", "tsv")
-    return path and f"{path!r} is a CSV file by name{_meaning(look, CsvSource().described)}"
+    return _table(look, "CSV", CsvSource(), "csv", "tsv")
 
 
 def jsonl(look: Look) -> str | None:
     """A file that is JSON Lines by name; what its keys mean is said as far as it can be read."""
     from recordmill.transforms.sources.tables.manifest_sources import JsonlSource
 
-    path = _manifest(look, *_JSON_LINES)
-    return path and f"{path!r} is a JSON Lines file by name{_meaning(look, JsonlSource().described)}"
+    return _table(look, "JSON Lines", JsonlSource(), *_JSON_LINES)
 
 
 def sequence(look: Look) -> str | None:
@@ -400,11 +398,13 @@ def _manifest(look: Look, *extensions: str) -> str | None:
     return paths[0] if all(extension_of(path) in extensions for path in paths) else None
 
 
-def _meaning(look: Look, described: Callable[[SourceConfig], str]) -> str:
-    try:
-        return f"; {described(look.config)}"
-    except (OSError, ValueError):  # `check` says what is wrong
-        return ""
+def _table(look: Look, kind: str, source: ManifestSource, *extensions: str) -> str | None:
+    if (path := _manifest(look, *extensions)) is None:
+        return None
+    meaning = ""
+    with contextlib.suppress(OSError, ValueError):  # `check` says what is wrong
+        meaning = f"; {source.described(look.config)}"
+    return f"{path!r} is a {kind} file by name{meaning}"
 
 
 def folder(look: Look) -> str | None:
@@ -433,10 +433,13 @@ def folder(look: Look) -> str | None:
         return None
     splits = FolderSource().split_names(every) or ()
     text = f"it holds image files such as {example!r}; splits: {_some(splits)}; labels: {_some(labels)}"
-    if not unread:
-        return text
-    others = (f"{count} {f'.{end}' if end else 'without extension'}" for end, count in unread.most_common(5))
-    return f"{text}; other files, not read: {', '.join(others)}"
+    return f"{text}; other files, not read: {by_extension(unread, 5)}" if unread else text
+
+
+def by_extension(found: collections.Counter[str], most: int) -> str:
+    """The numbers of files with the most frequent extensions, for messages."""
+    kinds = (f"{count} {f'.{end}' if end else 'without extension'}" for end, count in found.most_common(most))
+    return ", ".join(kinds)
 
 
 def _some(found: Collection[str]) -> str:

@@ -9,11 +9,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 from recordmill.transforms.records import AnnotatedObject, BadInput, Box, Failure, JobError
-from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.imagenet.meta_mat import MatClass, read_meta_mat
+from recordmill.transforms.sources.look import Look
 from recordmill.transforms.sources.names import (
     extension_of,
-    is_hidden,
     is_image_name,
     is_split_name,
     split_named,
@@ -22,10 +21,7 @@ from recordmill.transforms.sources.names import (
 )
 from recordmill.transforms.sources.pairs import ORPHAN
 from recordmill.transforms.sources.tables.text_rows import read_cells
-from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.files import open_file
-from recordmill.transforms.storage.listing import entries
-from recordmill.transforms.storage.paths import real_path
 
 SYNSET = re.compile(r"n[0-9]{8}")
 """A WordNet id: ImageNet's name of a class."""
@@ -67,26 +63,23 @@ class ListedRow(NamedTuple):
 class Layout:
     """The first `most` folders, down to those of synsets; keys of folders are empty or end in `/`."""
 
-    def __init__(self, config: SourceConfig, most: int = _FOLDERS) -> None:
-        self.root = real_path(config.input)
-        self.confinement = Confinement((self.root, *config.image_roots))
+    def __init__(self, look: Look, most: int = _FOLDERS) -> None:
+        self.root = look.root
+        self.confinement = look.confinement
         self.synsets: set[str] = set()  # names of folders
         self.splits: dict[str, list[str]] = {}  # keys of the folders of each split
         self.annotations: list[str] = []  # keys of the folders of XML
         self.files: dict[str, str] = {}  # keys by name in lower case, of .txt, .csv and .mat near the root
         self.named = ""  # an image named as ILSVRC's are
         self.named_splits: set[str] = set()  # splits that only the names of such images have
-        skipped = (None, *map(real_path, config.skip_dirs))
         waiting = [""]
         for prefix in itertools.islice(waiting, most):
             is_in_split = any(map(is_split_name, prefix.split("/")))
-            for entry in entries(self.path(prefix)):
-                name = entry.name.removesuffix("/")
-                if not name or is_hidden(name):
-                    continue
-                if name == entry.name:
+            for listed in look.names(prefix[:-1]):
+                name = listed.removesuffix("/")
+                if name == listed:
                     self._note_file(prefix, name, is_in_split)
-                elif self.confinement.followed(self.path(prefix + name)) in skipped:
+                elif name not in look.folders(prefix[:-1]):
                     continue
                 elif SYNSET.fullmatch(name):
                     self.synsets.add(name)

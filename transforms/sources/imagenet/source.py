@@ -30,6 +30,7 @@ from recordmill.transforms.sources.imagenet.layout import (
     Layout,
     split_of,
 )
+from recordmill.transforms.sources.look import Look
 from recordmill.transforms.sources.names import (
     extension_of,
     failed,
@@ -75,7 +76,7 @@ class ImagenetSource(Source):
     needs_folder = True
 
     def check_input(self, config: SourceConfig) -> None:
-        layout = Layout(config)
+        layout = Layout(Look(config))
         lists = layout.lists()
         if not (layout.synsets or layout.named or lists):
             raise ValueError(
@@ -86,7 +87,7 @@ class ImagenetSource(Source):
         Labels(layout, lists)
 
     def splits(self, config: SourceConfig) -> Iterable[str | None]:
-        layout = Layout(config)
+        layout = Layout(Look(config))
         return (*layout.splits, *layout.named_splits, *layout.lists().values())
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
@@ -100,7 +101,7 @@ class _Listing:
     """Lists a tree; holds the names of the XML files, and of the images in lists."""
 
     def __init__(self, config: SourceConfig) -> None:
-        self._layout = Layout(config)
+        self._layout = Layout(Look(config))
         self._lists = self._layout.lists()
         self._labels = Labels(self._layout, self._lists)
         self._selection = Selection(config)

@@ -25,6 +25,7 @@ from recordmill.transforms.records import (
 )
 from recordmill.transforms.sources.class_tables import COLOR_FILES, NAME_FILES, ClassTable, mask_classes
 from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.look import links_outside
 from recordmill.transforms.sources.masks.match import LOSSLESS, MaskPattern, match_masks
 from recordmill.transforms.sources.names import (
     NOT_AN_IMAGE,
@@ -34,7 +35,6 @@ from recordmill.transforms.sources.names import (
     skipped,
     stem_of,
 )
-from recordmill.transforms.sources.outline import links_outside
 from recordmill.transforms.sources.pairs import (
     ORPHAN,
     ROOT_NAMES,

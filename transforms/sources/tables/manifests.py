@@ -13,6 +13,7 @@ from urllib.parse import unquote
 from recordmill.transforms.flags import flag_with
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.sources.config import SourceConfig, check_path, readable
+from recordmill.transforms.sources.look import Look, links_outside
 from recordmill.transforms.sources.names import (
     extension_of,
     is_hidden,
@@ -21,7 +22,6 @@ from recordmill.transforms.sources.names import (
     split_named,
     splits_in,
 )
-from recordmill.transforms.sources.outline import Look, links_outside
 from recordmill.transforms.sources.pairs import IMAGE_FOLDERS
 from recordmill.transforms.sources.tables.text_rows import UTF16
 from recordmill.transforms.storage.confinement import OUTSIDE, Confinement, LocatedFile, not_local

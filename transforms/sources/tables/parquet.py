@@ -31,6 +31,7 @@ from recordmill.transforms.records import (
     Scalar,
 )
 from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.look import left_out
 from recordmill.transforms.sources.names import (
     extension_of,
     failed,
@@ -40,7 +41,6 @@ from recordmill.transforms.sources.names import (
     splits_in,
     stem_of,
 )
-from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.source import Description, Items, Source, listing_faults
 from recordmill.transforms.sources.tables.columns import (

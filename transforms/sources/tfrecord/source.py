@@ -16,8 +16,8 @@ import msgspec
 from recordmill.transforms.framing import HEAD_BYTES, DamagedRecordError, Frame, read_frames
 from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRef, add_classes
 from recordmill.transforms.sources.config import ANNOTATIONS, SourceConfig
+from recordmill.transforms.sources.look import left_out
 from recordmill.transforms.sources.names import failed, folder_of, skipped
-from recordmill.transforms.sources.outline import left_out
 from recordmill.transforms.sources.selection import EXCLUDED, Selection
 from recordmill.transforms.sources.source import Description, Item, Items, Source
 from recordmill.transforms.sources.tfrecord import files, records

@@ -25,6 +25,7 @@ from recordmill.transforms.records import (
     JobError,
 )
 from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.look import Look, links_outside
 from recordmill.transforms.sources.names import (
     NOT_AN_IMAGE,
     extension_of,
@@ -34,7 +35,6 @@ from recordmill.transforms.sources.names import (
     skipped,
     stem_of,
 )
-from recordmill.transforms.sources.outline import Look, links_outside
 from recordmill.transforms.sources.pairs import (
     IMAGE_FOLDERS,
     ORPHAN,

@@ -1,4 +1,8 @@
-"""Refuses annotations that would not be read: in a folder of images, or in archives of images."""
+"""What detection refuses: annotations that would not be read, and folders that are not classes.
+
+Source `folder` makes a class of each folder: not of splits next to another folder, splits below classes, or
+`images` next to `masks`, which are parts of a dataset.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,11 @@ from os.path import basename
 
 from recordmill.transforms.flags import flag_with
 from recordmill.transforms.records import Failure
-from recordmill.transforms.sources.archives.archive import NOT_AN_ARCHIVE, archives, first_names
+from recordmill.transforms.sources.archives.archive import NOT_AN_ARCHIVE, Archive, archives, first_names
 from recordmill.transforms.sources.archives.members import is_gzip
 from recordmill.transforms.sources.class_tables import is_mask_of
 from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.look import Look, joined
 from recordmill.transforms.sources.masks.match import (
     LOSSLESS,
     MASK_FOLDERS,
@@ -23,8 +28,16 @@ from recordmill.transforms.sources.masks.match import (
     match_masks,
     without_ending,
 )
-from recordmill.transforms.sources.names import extension_of, is_image_name, is_split_name, name_stem
-from recordmill.transforms.sources.outline import Look, joined
+from recordmill.transforms.sources.names import (
+    extension_of,
+    is_image_name,
+    is_split_name,
+    name_stem,
+    normal_split,
+    splits_in,
+)
+from recordmill.transforms.sources.pairs import IMAGE_FOLDERS
+from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.tables.columns import IMAGE_COLUMNS, usual_name
 from recordmill.transforms.sources.tables.parquet import ParquetSource
 from recordmill.transforms.sources.tfrecord.files import is_tfrecord_name, looks_framed
@@ -32,6 +45,12 @@ from recordmill.transforms.sources.voc.xml import what_else
 from recordmill.transforms.storage.files import is_folder
 from recordmill.transforms.storage.layout import MANIFEST
 
+OR_FOLDER = "; or --source folder, which reads images and folders only"
+"""The last alternative in a message."""
+
+_CLASSES = 16  # folders of classes that are compared with each other
+_LISTED = 20  # datasets that a message lists
+_STRUCTURAL = IMAGE_FOLDERS | MASK_FOLDERS | {"scribbles"}
 _OPENED = 8  # files of each kind that are opened
 _START = 1 << 16
 _ROWS = 50
@@ -52,11 +71,7 @@ _BY_NAME = (  # pattern of a file's name, what it holds, and the remedy
     (r"(list_(attr|bbox|landmarks)_celeba|identity_CelebA)\.(txt|csv)", "CelebA's lists", _AS_CSV),
     (r"data\.ya?ml", "the classes of a YOLO dataset", "add its label files, and give --source yolo"),
     (r".*\.arrow", "Arrow files of Hugging Face", "save the dataset with to_parquet, and give that"),
-    (
-        r"(digitStruct|imagelabels|setid|cars_annos|.*_anno(s|tations)?)\.mat",
-        "annotations of MATLAB",
-        _AS_CSV,
-    ),
+    (r"(digitStruct|imagelabels|setid|.*_anno(s|tations)?)\.mat", "annotations of MATLAB", _AS_CSV),
 )
 
 _Finding = tuple[str, str, str]  # the key of a file or folder, what it holds, and the remedy
@@ -164,8 +179,9 @@ def _names_rows(names: _Names, key: str) -> bool:
     cells = (re.split(r'[,;|\t"\'{}\[\]]', row) for row in names.rows(key))
     rows = [{basename(cell.strip()) for cell in row} - {""} for row in cells]
     images = frozenset(filter(is_image_name, itertools.chain.from_iterable(rows)))
-    is_named = any(image in images for image in names.images) if images else False
-    return is_named or 2 * sum(not row.isdisjoint(names.stems) for row in rows) > len(rows) > 0
+    if images and not images.isdisjoint(names.images):
+        return True
+    return 2 * sum(not row.isdisjoint(names.stems) for row in rows) > len(rows) > 0
 
 
 def _table_flags(names: _Names, found: list[str]) -> str:
@@ -280,22 +296,18 @@ def check_archives_read(look: Look) -> None:
     Raises:
         ValueError: a name is that of annotations; the message gives the two alternatives.
     """
-    names: dict[str, str] = {}
-    archives_left = _ARCHIVES
-    for item in itertools.islice(archives(look.config), _FILES):
-        if isinstance(item, Failure):
-            if item.reason == NOT_AN_ARCHIVE:
-                names[item.key] = f"{item.key!r} lies next to archives"
-        elif archives_left:
-            archives_left -= 1
-            # More names if listing does not read the bytes of members.
-            is_unpacked = is_gzip(item.path) or look.has_latency
-            most = _IN_ZIP if item.path.lower().endswith(".zip") else _UNPACKED if is_unpacked else _IN_TAR
-            for name in first_names(item, most):
-                names.setdefault(item.prefix + name, f"the archive {item.path!r} holds {name!r}")
-    if (found := unread_member(list(names))) is not None:
+    found = list(itertools.islice(archives(look.config), _FILES))
+    others = [item.key for item in found if isinstance(item, Failure) and item.reason == NOT_AN_ARCHIVE]
+    names = {key: f"{key!r} lies next to archives" for key in others}
+    for item in [item for item in found if isinstance(item, Archive)][:_ARCHIVES]:
+        # More names if listing does not read the bytes of members.
+        is_unpacked = is_gzip(item.path) or look.has_latency
+        most = _IN_ZIP if item.path.lower().endswith(".zip") else _UNPACKED if is_unpacked else _IN_TAR
+        for name in first_names(item, most):
+            names.setdefault(item.prefix + name, f"the archive {item.path!r} holds {name!r}")
+    if (unread := unread_member(list(names))) is not None:
         raise ValueError(
-            f"--input is {look.config.input!r}: {names[found]}, and annotations of archives are not read: "
+            f"--input is {look.config.input!r}: {names[unread]}, and annotations of archives are not read: "
             "unpack it and give the folder; or give --source archive, which reads images and folders only"
         )
 
@@ -319,3 +331,115 @@ def _is_of_all(name: str) -> bool:
     words = re.split(r"[-_. ]", base.removesuffix(f".{extension}"))
     is_named = any(_WORD.fullmatch(word) or is_split_name(word) for word in words)
     return is_named or (not _NOTES_FOLDERS.isdisjoint(folders) and "readme" not in words)
+
+
+def commands(found: Iterable[tuple[str, str]]) -> str:
+    """The arguments that read each (path, kind). An empty kind leaves out `--source`."""
+    listed = [flag_with("--input", path) + (f" --source {kind}" if kind else "") for path, kind in found]
+    more = f"; and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
+    return "; ".join(listed[:_LISTED]) + more
+
+
+def check_class_folders(look: Look, is_cut: bool) -> None:
+    """Checks the folders in an input that would be read as splits or classes.
+
+    Args:
+        look: at the folder around them.
+        is_cut: whether folders were left out of the search for a dataset.
+
+    Raises:
+        ValueError: some look like parts of a dataset; or only one is there, and the search was incomplete.
+    """
+    for finding in _findings(look, is_cut):
+        raise ValueError(f"--input is {look.config.input!r}, where {finding}{OR_FOLDER}")
+
+
+def _findings(look: Look, is_cut: bool) -> Iterator[str]:
+    """What is wrong with the folders, and what to do instead."""
+    names = list(look.with_images())
+    splits = list(filter(is_split_name, names))
+    yield from _mixed_splits(look, names, splits)
+    if splits and len(splits) == len(names):
+        names = sorted({name for split in splits for name in look.with_images(split)})
+    yield from _split_words(look, names)
+    yield from _splits_below(look, names)
+    if look.config.label_pattern is None:
+        yield from _structural(look, names)
+        yield from _depths(look, names)
+        if is_cut and not splits and len(names) < 2:
+            folders = {key.partition("/")[0] for key, level in look.walk() if level.images}
+            if len(folders) <= 1 and "" not in folders:
+                yield (
+                    "all images are in one first-level folder, and there are too many folders to search "
+                    "for a dataset: give the dataset's own folder"
+                )
+
+
+def _give(look: Look, *keys: str) -> str:
+    """The instruction to give one of some folders."""
+    listed = commands((look.given(key), "") for key in keys)
+    return f"give {'one of them: ' if len(keys) > 1 else ''}{listed}"
+
+
+def _two(names: Sequence[str]) -> str:
+    return " and ".join(map(repr, names[:2]))
+
+
+def _mixed_splits(look: Look, names: list[str], splits: list[str]) -> Iterator[str]:
+    """Splits next to a folder that is no split, or next to an image."""
+    others = [name for name in names if name not in splits]
+    if others and len(set(map(normal_split, splits))) > 1:
+        instead = f"move it elsewhere; {_give(look, *splits, *others)}"
+        yield f"{_two(splits)} are named like splits, and {others[0]!r} is not: {instead}"
+    strays = list(filter(Selection(look.config).takes, look.level("").images))
+    if splits and not others and strays:
+        one = f"leave it out with {flag_with('--exclude', strays[0])}; " if len(strays) == 1 else ""
+        instead = f"{one}{_give(look, *splits)}"
+        yield f"{splits[0]!r} is named like a split, and {strays[0]!r} is in none: {instead}"
+
+
+def _split_words(look: Look, names: list[str]) -> Iterator[str]:
+    """Classes most of which are named after different splits: `seg_train`, `seg_test`."""
+    found = {name: words for name in names if (words := _splits_named(basename(name)))}
+    if 2 * len(found) >= len(names) and len(set().union(*found.values())) > 1:
+        yield f"{_two(list(found))} are named after splits, and are no classes: {_give(look, *names)}"
+
+
+def _splits_named(name: str) -> set[str]:
+    """The splits named by words of a folder's name, with or without a number: `test1`, `seg_train`."""
+    return splits_in(re.sub(r"[ _-]+", "_", re.sub(r"(?<=[a-z])\d{1,2}(?=_|$)", "", name.lower())))
+
+
+def _splits_below(look: Look, names: list[str]) -> Iterator[str]:
+    """Splits in the folders of classes: `cat/train`, `cat/test`."""
+    for name in names[:_CLASSES]:
+        splits = [inner for inner in look.with_images(name) if is_split_name(basename(inner))]
+        if len(set(map(normal_split, map(basename, splits)))) > 1:
+            what = f"{_two(splits)} are named like splits and lie below a class, where splits are not read"
+            yield f"{what}: put the splits above the classes; {_give(look, name)}"
+
+
+def _structural(look: Look, names: list[str]) -> Iterator[str]:
+    """Classes that are all named like parts of a dataset: `images`, `masks`, `train_images`."""
+    if len(names) == 1:  # the folders in it may be wrappers, too
+        while not look.level(names[0]).images and len(inner := list(look.with_images(names[0]))) == 1:
+            names = inner
+    if names and all(one.lower() in _STRUCTURAL or _splits_named(one) for one in map(basename, names)):
+        one = "is named like a part of a dataset, and no class"
+        several = "are named like parts of a dataset, and no classes"
+        yield f"{_two(names)} {one if len(names) == 1 else several}: {_give(look, *names)}"
+
+
+def _depths(look: Look, names: list[str]) -> Iterator[str]:
+    """One folder of classes next to folders of fewer images, such as those of documents."""
+    inner = {name: len(list(look.with_images(name))) for name in names[: _CLASSES + 1]}
+    nested = [name for name, count in inner.items() if count > 1]
+    others = [name for name in names if name not in nested]
+    if len(nested) != 1 or not others or len(names) > _CLASSES:
+        return
+    levels = (level for name in others for _, level in look.walk(name))
+    most = inner[nested[0]]
+    outside = itertools.islice(itertools.chain.from_iterable(level.images for level in levels), most)
+    if len(look.level(nested[0]).images) < most and len(list(outside)) < most:
+        what = f"{nested[0]!r} has folders of classes, and the images of {others[0]!r} lie outside it"
+        yield f"{what}: {_give(look, nested[0], *others)}"

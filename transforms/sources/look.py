@@ -66,7 +66,7 @@ class Look:
         self.enters_roots = False  # a link leads out of the input, into an image root
         self.has_latency = file_system(self.root).has_latency
         self._left = _FOLDERS_REMOTE if self.has_latency else _FOLDERS
-        self._confinement = Confinement((self.root, *config.image_roots))
+        self.confinement = Confinement((self.root, *config.image_roots))
         self._skip_dirs = frozenset(map(real_path, config.skip_dirs))
         self._names = 0
         self._last: tuple[str | None, list[Entry]] = (None, [])
@@ -119,6 +119,10 @@ class Look:
         """Whether a file in a folder, or up to `depth` levels below it, has the name of an image."""
         return any(level.images for _, level in self.walk(key, depth))
 
+    def with_images(self, key: str = "") -> Iterator[str]:
+        """Keys of the folders in a folder that hold images."""
+        return filter(self.holds_images, (joined(key, name) for name in self.level(key).folders))
+
     def path(self, key: str) -> str:
         """The path of a file or folder by its key."""
         return f"{self.root}/{key}" if key else self.root
@@ -129,11 +133,11 @@ class Look:
 
     def file(self, key: str) -> str:
         """The real path of a file by its key; of a link to the outside its own, which `open_file` refuses."""
-        return self._confinement.inner(self.path(key))
+        return self.confinement.inner(self.path(key))
 
     def is_inside(self, key: str) -> bool:
         """Whether a file or folder lies in the input or an image root, links resolved."""
-        return self._confinement.holds(self.path(key))
+        return self.confinement.holds(self.path(key))
 
     def head(self, key: str, count: int = _HEAD) -> bytes:
         """The first bytes of a file; none where it cannot be read."""
@@ -229,13 +233,13 @@ class Look:
     def _entries(self, key: str) -> list[Entry]:
         """What is in a folder, without hidden names; cached for the last folder."""
         if self._last[0] != key:
-            self._last = (key, [entry for entry, _ in _visible(self._listed(self.path(key)))])
+            self._last = (key, list(_visible(self._listed(self.path(key)))))
         return self._last[1]
 
     def _leads_to(self, entry: Entry) -> str | None:
         """The path of an entry; of a link, where it leads, or None if that is outside the roots."""
         try:
-            return self._confinement.resolve(entry.path, "list") if entry.is_link else entry.path
+            return self.confinement.resolve(entry.path, "list") if entry.is_link else entry.path
         except BadInput:
             self.outside[entry.path] = real_path(entry.path)
             return None
@@ -245,7 +249,8 @@ class Look:
         others: list[str] = []
         folders: list[str] = []
         links = 0
-        for entry, name in _visible(found):
+        for entry in _visible(found):
+            name = entry.basename
             links += entry.is_link
             path: str | None = entry.path
             if entry.is_link and links <= _LINKS:
@@ -261,10 +266,9 @@ class Look:
         return Level(images, others, folders)
 
 
-def _visible(found: Iterable[Entry]) -> Iterator[tuple[Entry, str]]:
-    """Entries with their names, without hidden ones."""
+def _visible(found: Iterable[Entry]) -> Iterator[Entry]:
     named = ((entry, entry.basename) for entry in found)
-    return ((entry, name) for entry, name in named if name and not is_hidden(name) and is_unicode(name))
+    return (entry for entry, name in named if name and not is_hidden(name) and is_unicode(name))
 
 
 def joined(folder: str, name: str) -> str:
