@@ -104,14 +104,14 @@ class Layout:
         """The path of a file or folder by its key."""
         return f"{self.root}/{key}".rstrip("/")
 
-    def open(self, key: str) -> BinaryIO:
+    def stream(self, key: str) -> BinaryIO:
         """Opens a file by its key. Raises OSError if that is outside the roots."""
         return open_file(self.confinement.leads_to(self.path(key)))
 
     def lines(self, key: str) -> Iterator[str]:
         """The lines of a text file. Raises JobError if it is not UTF-8 or has a very long line."""
         try:
-            with io.TextIOWrapper(self.open(key), encoding="utf-8-sig") as stream:
+            with io.TextIOWrapper(self.stream(key), encoding="utf-8-sig") as stream:
                 while line := stream.readline(_LONGEST_LINE):
                     if len(line) == _LONGEST_LINE:
                         raise JobError(f"{key!r} has a line of more than {_LONGEST_LINE} characters")
@@ -286,7 +286,7 @@ class Labels:
                 one = MatClass(int(number) if number.isdecimal() else 0, synset, words.replace("_", " "))
                 kit[key].append(one)
         if (key := self._layout.files.get(_META)) is not None:
-            with self._layout.open(key) as stream:
+            with self._layout.stream(key) as stream:
                 data = stream.read(_LONGEST_META)
             try:
                 kit[key] = read_meta_mat(data)

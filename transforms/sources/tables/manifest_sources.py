@@ -163,7 +163,7 @@ class CsvTable(Table):
     def attributes(self, values: Values) -> dict[str, Scalar]:
         return renamed(values)
 
-    def read(self) -> Iterator[tuple[int, Values | BadInput]]:
+    def values(self) -> Iterator[tuple[int, Values | BadInput]]:
         header, width = self._header, len(self._header)
         has_index = header[:1] == ("",)  # a first column without a name is the index that pandas writes
         for line, cells in self._rows():
@@ -231,13 +231,13 @@ def _is_vertex_row(cells: list[str]) -> bool:
 class JsonTable(Table):
     """A JSON Lines file."""
 
-    def read(self) -> Iterator[tuple[int, Values | BadInput]]:
+    def values(self) -> Iterator[tuple[int, Values | BadInput]]:
         return read_objects(self.manifest.file)
 
     @functools.cached_property
     def first(self) -> list[Values]:
         """The first rows, without those that cannot be read."""
-        return [row for _, row in itertools.islice(self.read(), PEEKED) if not isinstance(row, BadInput)]
+        return [row for _, row in itertools.islice(self.values(), PEEKED) if not isinstance(row, BadInput)]
 
     @functools.cached_property
     def peeked(self) -> Sequence[Values]:
@@ -263,7 +263,7 @@ class JsonTable(Table):
         check_columns(f"{self.where}, which", names)
         asked = {self.config.image_column or "", *named_labels(self.config, names)} - {""}
         missing = {name.lower() for name in asked} - {name.lower() for name in names}
-        for _, item in self.read() if missing else ():
+        for _, item in self.values() if missing else ():
             if not isinstance(item, BadInput):
                 late = [name for name in all_names(item) if name.lower() in missing]
                 names += late
@@ -327,7 +327,7 @@ class ManifestSource(Source):
         for table in tables:
             table.split = None if table.columns.split is not None else splits.get(table.manifest.path)
             table.find_folder()
-            for line, values in table.read():
+            for line, values in table.values():
                 try:
                     if isinstance(values, BadInput):
                         raise values
@@ -432,7 +432,7 @@ class SequenceTable(JsonTable):
                 f"{self.where}, whose first objects have neither {_LISTS} nor a list; see --source jsonl"
             )
         missing = set(self.columns.labels)
-        for _, item in self.read():
+        for _, item in self.values():
             if not missing:
                 return
             if not isinstance(item, BadInput):

@@ -282,7 +282,7 @@ class Table(Rows):
         return ImageFinder(self.config, self.manifest)
 
     @abc.abstractmethod
-    def read(self) -> Iterator[tuple[int, Values | BadInput]]:
+    def values(self) -> Iterator[tuple[int, Values | BadInput]]:
         """The rows: the line each starts at, and its values by column or what is wrong with it."""
 
     @property
@@ -302,7 +302,7 @@ class Table(Rows):
 
     def may_name_splits(self) -> bool:
         """Whether a row may name a split: ruled out only where the first rows are all, and none does."""
-        for number, (_, values) in enumerate(self.read()):
+        for number, (_, values) in enumerate(self.values()):
             if number == PEEKED:
                 return True
             with contextlib.suppress(BadInput):

@@ -20,7 +20,8 @@ from recordmill.transforms.sources.look import left_out
 from recordmill.transforms.sources.names import failed, folder_of, skipped
 from recordmill.transforms.sources.selection import EXCLUDED, Selection
 from recordmill.transforms.sources.source import Description, Item, Items, Source
-from recordmill.transforms.sources.tfrecord import files, records
+from recordmill.transforms.sources.tfrecord import files as shard_files
+from recordmill.transforms.sources.tfrecord import records
 from recordmill.transforms.sources.tfrecord.wire import Feature, Span
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.faults import os_fault
@@ -58,7 +59,7 @@ class TfrecordSource(Source):
     flags = ("label_pattern", "input_features")
 
     def check_input(self, config: SourceConfig) -> None:
-        found = files.inputs(config)
+        found = shard_files.inputs(config)
         if not found.files:
             raise ValueError(
                 f"--input is {config.input!r}: no file is called like TFRecords, such as "
@@ -73,12 +74,12 @@ class TfrecordSource(Source):
         _check_renames(config, {*features, *lists})
 
     def splits(self, config: SourceConfig) -> set[str | None]:
-        found = files.inputs(config)
-        parts = _files(found, files.read_manifests(found.others), False)
+        found = shard_files.inputs(config)
+        parts = _files(found, shard_files.read_manifests(found.others), False)
         return {part.split for part in parts if isinstance(part, FilePart)}
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
-        features, lists = _first_features(files.inputs(config), dict(config.input_features))
+        features, lists = _first_features(shard_files.inputs(config), dict(config.input_features))
         if lists:
             return ("sequence",)
         has_boxes = not features.keys().isdisjoint(records.BOX_KEYS)
@@ -90,10 +91,10 @@ class TfrecordSource(Source):
         return found or ("classification",) * has_image
 
     def parts(self, config: SourceConfig, most: int) -> Iterator[Item | FilePart]:
-        found = files.inputs(config)
+        found = shard_files.inputs(config)
         yield from found.failures
-        manifests = files.read_manifests(found.others)
-        defined = files.defined_classes(found.others, manifests)
+        manifests = shard_files.read_manifests(found.others)
+        defined = shard_files.defined_classes(found.others, manifests)
         if defined is not None:
             # labels from keys may be other classes than those of the records
             yield dataclasses.replace(defined, optional=config.label_pattern is not None)
@@ -117,7 +118,7 @@ def _records(config: SourceConfig, part: FilePart, spool: Spool) -> Items:
     texts: dict[str, str] = {}
     try:
         generation = status_of(file.path).generation  # before its bytes are read
-        with files.opened_input(file.path) as (stream, packed):
+        with shard_files.opened_input(file.path) as (stream, packed):
             for number, frame in enumerate(read_frames(stream, LARGEST)):
                 origin = f"{file.key}/{number:08}"
                 refer = _refer(file.path, generation, frame, spool if packed else None)
@@ -165,7 +166,7 @@ def _refer(path: str, generation: int, frame: Frame, spool: Spool | None) -> rec
 
 
 def _files(
-    found: files.Inputs, manifests: list[files.Manifest], is_defined: bool
+    found: shard_files.Inputs, manifests: list[shard_files.Manifest], is_defined: bool
 ) -> Iterator[Failure | FilePart]:
     """The files to read; one next to a manifest of ours that does not list it is skipped."""
     splits = {key: split for manifest in reversed(manifests) for key, split in manifest.splits.items()}
@@ -176,13 +177,13 @@ def _files(
         elif folder_of(file.key) in folders:
             yield Failure(file.key, "list", f"not listed in {MANIFEST}", skipped=True)
         else:
-            yield FilePart(file, files.split_of(file.key), False, is_defined)
+            yield FilePart(file, shard_files.split_of(file.key), False, is_defined)
 
 
-def _other_files(found: files.Inputs, manifests: list[files.Manifest]) -> Iterator[Failure]:
+def _other_files(found: shard_files.Inputs, manifests: list[shard_files.Manifest]) -> Iterator[Failure]:
     """Files that are neither TFRecords nor metadata of them, and missing files of manifests."""
     for key in sorted(found.others):
-        if not files.is_metadata_name(key.rpartition("/")[2]):
+        if not shard_files.is_metadata_name(key.rpartition("/")[2]):
             yield Failure(key, "list", "not a TFRecord file by name", skipped=True)
     keys = {file.key for file in found.files}
     for manifest in manifests:
@@ -191,14 +192,14 @@ def _other_files(found: files.Inputs, manifests: list[files.Manifest]) -> Iterat
 
 
 def _first_features(
-    found: files.Inputs, renames: dict[str, str]
+    found: shard_files.Inputs, renames: dict[str, str]
 ) -> tuple[dict[str, Feature], dict[str, list[Feature]]]:
     """The features, and the feature lists, of the first records of some files."""
     features: dict[str, Feature] = {}
     lists: dict[str, list[Feature]] = {}
     for file in found.files[:_LOOKED_AT]:
         try:
-            with files.opened_input(file.path) as (stream, _):
+            with shard_files.opened_input(file.path) as (stream, _):
                 for frame in itertools.islice(read_frames(stream, LARGEST), 1):
                     first = records.read_fields(frame.payload, renames)
                     features = {**first.features, **features}
