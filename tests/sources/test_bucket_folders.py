@@ -264,11 +264,11 @@ def test_an_error_lists_no_whole_bucket(
     for number in range(60):
         bucket_server.put(f"{bucket}/in/{number:02}.txt", b"x")
     bucket_server.put(f"{bucket}/in/", b"")
-    with pytest.raises(ValueError, match="no input that is known: it has 60 .txt; --source may be"):
+    with pytest.raises(ValueError, match="no input of a supported kind: it has 60 .txt; --source may be"):
         detect(SourceConfig("auto", f"{bucket}/in"))
     monkeypatch.setattr("recordmill.transforms.sources.look._NAMES_REMOTE", 20)
     monkeypatch.setattr("recordmill.transforms.sources.detection.rules._SEARCHED", 20)
-    with pytest.raises(ValueError, match="no input that is known: it has (19|20) .txt"):
+    with pytest.raises(ValueError, match="no input of a supported kind: it has (19|20) .txt"):
         detect(SourceConfig("auto", f"{bucket}/in"))
     with pytest.raises(ValueError, match="it is a file with the extension .txt"):
         detect(SourceConfig("auto", f"{bucket}/in/00.txt"))

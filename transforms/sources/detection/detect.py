@@ -294,7 +294,7 @@ def _nothing_found(config: SourceConfig) -> ValueError:
         )
     with readable("--input", config.input):
         found = left_out(config) or f": {_content(Look(config))}; {remedy}"
-    return ValueError(f"--input is {config.input!r}, which holds no input that is known{found}")
+    return ValueError(f"--input is {config.input!r}, which holds no input of a supported kind{found}")
 
 
 def _content(look: Look) -> str:

@@ -323,9 +323,9 @@ def masks(look: Look) -> str | None:
     for folder in ("", *filter(is_split_name, look.folders())):
         images = list(filter(is_image_name, look.names(folder)))
         stems = set(map(stem_of, images))
-        beside = [name for name in images if _is_mask_of(name, stems)]
-        if beside and 3 * len(beside) >= len(images):
-            return f"{beside[0]!r} is called like the mask of an image beside it, and most images have one"
+        masks = [name for name in images if _is_mask_of(name, stems)]
+        if masks and 3 * len(masks) >= len(images):
+            return f"{masks[0]!r} is called like the mask of an image next to it, and most images have one"
     return None
 
 

@@ -58,7 +58,7 @@ class LabelmeSource(Source):
 
     name = "labelme"
     description = Description(
-        reads="LabelMe's `.json`, with the image beside or in it; the web tool's XML in `Annotations/`, "
+        reads="LabelMe's `.json`, with the image next to it or in it; the web tool's XML in `Annotations/`, "
         "without the objects deleted there",
         label="`label` of each shape; the flags of an image that are set",
         split="folders, when all that hold annotations are named like a split",

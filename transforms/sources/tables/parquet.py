@@ -55,10 +55,10 @@ from recordmill.transforms.sources.tables.rows import Rows
 from recordmill.transforms.sources.tables.text_rows import Values
 from recordmill.transforms.sources.tables.values import (
     Labels,
+    as_integer,
     feature_value,
     is_label,
     is_missing,
-    whole,
 )
 from recordmill.transforms.sources.tree import Tree, TreeFile
 from recordmill.transforms.storage.confinement import Confinement
@@ -92,7 +92,7 @@ class ParquetSource(Source):
     name = "parquet"
     description = Description(
         reads="Parquet tables with images as `{bytes, path}` or bytes: Hugging Face datasets",
-        label="`label`, or another ClassLabel, with its names; classes in `objects` beside their `bbox`",
+        label="`label`, or another ClassLabel, with its names; classes in `objects` next to their `bbox`",
         split="the file's name (`train-00000-of-00002.parquet`), or its folder",
         key="file and row: `data/train-00000-of-00002/00000042`",
         example="dataset/\n  data/\n    train-00000-of-00002.parquet\n    train-00001-of-00002.parquet\n"
@@ -272,7 +272,7 @@ class _Table(Rows):
         """The names of classes where the column has some; null is no label, nor is -1 among classes."""
         names = self.columns.classes.get(column, ())
         found: list[str | int] = []
-        for label in map(whole, value if isinstance(value, list) else [value]):
+        for label in map(as_integer, value if isinstance(value, list) else [value]):
             if is_missing(label) or (names and label == -1):
                 continue
             if not is_label(label):

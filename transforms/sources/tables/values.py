@@ -23,7 +23,7 @@ _SCALARS = {str, int, float, bool, bytes}
 _FAR_OFF = 2.0  # more than a box sticks out whose coordinates are shares of the image
 
 
-def whole(value: Any) -> Any:
+def as_integer(value: Any) -> Any:
     """A float without a fraction as the integer; any other value as it is."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
@@ -65,7 +65,7 @@ def labels_in(value: object, column: str = "") -> Labels:
     """The labels of a typed value: none, one, or a list of them. Raises BadInput: neither text nor whole."""
     if is_missing(value):
         return ()
-    labels = tuple(map(whole, value if isinstance(value, list) else [value]))
+    labels = tuple(map(as_integer, value if isinstance(value, list) else [value]))
     if not all(map(is_label, labels)):
         detail = f"{column} is {shown(value)}" if column else shown(value)
         raise BadInput("manifest", "label is not text or an integer", detail)
@@ -151,7 +151,7 @@ def box_label(value: object, column: str | None) -> str | int:
     """The label of a box; `object` where there is no column. Raises BadInput: empty, no text or integer."""
     if column is None:
         return _UNNAMED
-    value = whole(value)
+    value = as_integer(value)
     if isinstance(value, str) and (text := value.strip()):
         return text
     if isinstance(value, int) and not isinstance(value, bool):

@@ -61,7 +61,7 @@ _OBJECT_LABELS = ("image/object/class/label", "image/object/bbox/label")
 _OBJECT_TEXTS = "image/object/class/text"
 _OBJECT_MASK = "image/object/mask"
 _KEYPOINT = "image/object/keypoint/"
-# The writer makes these anew for every record with an image.
+# The writer sets these for every record with an image.
 _SIZES = ("height", "width", "channels", "depth", "dtype", "jpeg_quality")
 _FORMATS = ("segmentation/class/format", "panoptic/category/format", "panoptic/instance/format", "format")
 _OTHERS = (*_SIZES, *_FORMATS, "colorspace", "key/sha256")

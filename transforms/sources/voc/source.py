@@ -66,7 +66,7 @@ class VocSource(Source):
 
     name = "voc"
     description = Description(
-        reads="VOC's XML in `Annotations/`, or beside the images; PNGs in `SegmentationClass/` and "
+        reads="VOC's XML in `Annotations/`, or next to the images; PNGs in `SegmentationClass/` and "
         "`SegmentationObject/`; `labelmap.txt`, `class_names.txt`",
         label="`name` of each object; the masks",
         split="the lists in `ImageSets/Main/`, else folders named like a split",
