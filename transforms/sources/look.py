@@ -313,7 +313,7 @@ def left_out(config: SourceConfig) -> str:
 
 
 def links_outside(config: SourceConfig) -> str:
-    """A clause about links that lead outside the input, with the remedy; empty if there are none."""
+    """A clause about links that lead outside the input, with the remedy; or an empty text."""
     look = Look(config)
     if look.is_folder:
         collections.deque(look.walk(), maxlen=0)

@@ -162,5 +162,5 @@ def failed(key: str, fault: BadInput) -> Failure:
 
 
 def skipped(key: str, reason: str, detail: str = "") -> Failure:
-    """What is left out on purpose; its key may not be UTF-8."""
+    """An input that is left out on purpose; its key may not be UTF-8."""
     return Failure(printable(key), "list", reason, printable(detail), skipped=True)

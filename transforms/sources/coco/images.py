@@ -112,7 +112,7 @@ class CocoImages:
             yield from (f"{one}/{other}" for other in others if other.lower() == name.lower())
 
     def _find(self, name: str, bases: tuple[str, ...]) -> LocatedFile:
-        """The file of that name, or of the one that Windows would take it for."""
+        """The file of that name, read as a path of Windows if there is none."""
         slashed = name.replace("\\", "/")
         if _DRIVE.match(slashed):
             slashed = slashed.rpartition("/")[2]  # of another machine

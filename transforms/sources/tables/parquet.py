@@ -150,7 +150,7 @@ class ParquetSource(Source):
 
 
 def _tables(config: SourceConfig) -> Iterator[TreeFile | Failure]:
-    """The tables of a call, and what else lies there."""
+    """The tables of a call, and failures for other files."""
     files: Iterable[TreeFile | Failure]
     if is_file(config.input):
         path = real_path(config.input)
@@ -189,7 +189,7 @@ def _open(path: str) -> Iterator[pyarrow.parquet.ParquetFile]:
 
 
 def _faults() -> tuple[type[Exception], ...]:
-    """What pyarrow raises of a damaged table, or of values that Python has not."""
+    """The exceptions for a damaged table, or for values that Python cannot hold."""
     import pyarrow
 
     return (pyarrow.ArrowException, EOFError, ValueError, OSError, MemoryError, OverflowError)
@@ -301,7 +301,7 @@ class _Table(Rows):
         }
 
     def _stored(self, value: Any) -> tuple[ImageRef, int]:
-        """Where an image is, and its size: its bytes, or the file that its path means."""
+        """The reference to an image, and its size: of the bytes in the cell, or of the file at its path."""
         data, path = (value.get("bytes"), value.get("path")) if isinstance(value, dict) else (value, None)
         if isinstance(data, str):
             data, path = None, data

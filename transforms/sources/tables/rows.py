@@ -402,7 +402,7 @@ class BoxRows:
 
 
 class _Image:
-    """What the rows of one image have so far: its record of the first row, and what others add."""
+    """The rows of one image so far: its record from the first row, and additions from others."""
 
     __slots__ = ("boxes", "fault", "features", "labels", "record", "relative", "size")
 

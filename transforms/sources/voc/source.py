@@ -154,7 +154,7 @@ class _Root:
                     self.several[image] = (*self.several.get(image, (first,)), split)
 
     def list_fault(self, name: str) -> BadInput | None:
-        """What the lists have against an image."""
+        """Why the lists refuse an image."""
         if name in self.several:
             detail = f"{', '.join(self.several[name])}; delete all but one"
             return BadInput("annotations", "in several lists of ImageSets", detail)
