@@ -10,9 +10,9 @@ import pytest
 
 from recordmill.transforms.records import Failure, ImageRecord, JobError
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.look import Look
 from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.folder import FolderSource
+from recordmill.transforms.sources.look import Look
 from recordmill.transforms.storage import listing
 from recordmill.transforms.storage.file_system import Entry, file_system
 from recordmill.transforms.storage.gcs import GcsFileSystem
