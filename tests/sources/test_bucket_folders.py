@@ -12,6 +12,7 @@ from recordmill.transforms.records import Failure, ImageRecord, JobError
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.folder import FolderSource
+from recordmill.transforms.sources.look import Look
 from recordmill.transforms.storage import listing
 from recordmill.transforms.storage.file_system import Entry, file_system
 from recordmill.transforms.storage.gcs import GcsFileSystem
@@ -139,6 +140,14 @@ def test_the_output_is_left_out_without_a_word_or_a_request(bucket: str, bucket_
     assert isinstance(items[1], ImageRecord) and items[1].split == "train"
     # is it a folder; its names; out-2, whether it holds images, and what; train
     assert len(bucket_server.requests) == 5
+
+
+def test_a_look_at_a_folder_is_one_request(bucket: str, bucket_server: BucketServer) -> None:
+    bucket_server.put(f"{bucket}/in/a.txt", b"x")
+    bucket_server.clear()
+    assert Look(SourceConfig("auto", f"{bucket}/in")).names() == ["a.txt"]
+    assert len(bucket_server.requests) == 1
+    assert Look(SourceConfig("auto", f"{bucket}/in/a.txt")).names() == []
 
 
 def test_a_request_a_folder_and_one_a_page(bucket: str, bucket_server: BucketServer) -> None:

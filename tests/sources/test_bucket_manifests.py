@@ -200,10 +200,11 @@ def test_a_request_for_many_rows(bucket_server: BucketServer, photos: str) -> No
     assert len(by_kind) <= 5
 
 
-def test_a_check_takes_few_requests(bucket_server: BucketServer, photos: str) -> None:
-    bucket_server.put(f"{photos}/m.jsonl", b'{"image": "a.jpg"}\n')
+@pytest.mark.parametrize(("kind", "line"), [("jsonl", b'{"image": "a.jpg"}'), ("sequence", b'{"v": [1, 2]}')])
+def test_a_check_takes_few_requests(bucket_server: BucketServer, photos: str, kind: str, line: bytes) -> None:
+    bucket_server.put(f"{photos}/m.jsonl", line + b"\n")
     bucket_server.clear()
-    SOURCES["jsonl"].check(SourceConfig("jsonl", f"{photos}/m.jsonl"))
+    SOURCES[kind].check(SourceConfig(kind, f"{photos}/m.jsonl"))
     assert len(bucket_server.requests) <= 9
 
 

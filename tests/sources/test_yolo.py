@@ -266,6 +266,14 @@ def test_what_does_not_fit_is_told(tmp_path: Path) -> None:
     assert details["images/b.jpg"] == "labels/b.txt, line 3: 'x' is not a number"
 
 
+def test_a_label_file_that_is_too_large_is_named(tmp_path: Path) -> None:
+    place = tree(tmp_path / "in", {"images/0.png": None, "labels/0.txt": "0 0.5 0.5 0.1 0.1\n"})
+    os.truncate(f"{place}/labels/0.txt", (1 << 26) + 1)
+    (failure,) = listed(place)
+    assert isinstance(failure, Failure) and failure.reason == "annotation file too large"
+    assert failure.detail == "labels/0.txt: 67108865 bytes; up to 67108864 are read"
+
+
 def test_selection_and_limit(tmp_path: Path) -> None:
     place = tree(tmp_path, ULTRALYTICS)
     assert list(labels(listed(place, exclude=("images/train/**",)))) == ["images/val/c.jpg"]

@@ -221,12 +221,10 @@ class Look:
         return self._stems[path]
 
     def _listed(self, path: str, most: int | None = None) -> list[Entry]:
-        if path == self.root and not self.is_folder:
-            return []
         try:
             return entries(path, most)
         except OSError as error:
-            if path == self.root or may_pass(error):
+            if may_pass(error) or (path == self.root and self.is_folder):
                 raise
             return []  # reading reports the fault
 

@@ -432,11 +432,11 @@ class SequenceTable(JsonTable):
                 f"{self.where}, whose first objects have neither {_LISTS} nor a list; see --source jsonl"
             )
         missing = set(self.columns.labels)
-        for _, item in self.values():
-            if not missing:
-                return
+        for _, item in self.values() if missing else ():  # does not open the file again without need
             if not isinstance(item, BadInput):
                 missing -= flat(_context_of(item), strict=False).keys()
+            if not missing:
+                return
         if missing:
             raise ValueError(
                 f"--label_column is {self.config.label_column!r}; no line of {self.manifest.path!r} has "

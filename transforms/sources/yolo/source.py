@@ -209,7 +209,7 @@ def _grouped(keys: Iterable[str], name_of: Callable[[str], str]) -> dict[str, li
 
 def _text(data: bytes | BadInput, file: str) -> str:
     if isinstance(data, BadInput):
-        raise data
+        raise BadInput("annotations", data.reason, f"{file}: {data.detail}")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
