@@ -307,6 +307,7 @@ class IdxSource(ArraysSource):
         key="`train/00042`",
         example="mnist/\n  train-images-idx3-ubyte.gz\n  train-labels-idx1-ubyte.gz",
     )
+    flags = ("include_annotations",)  # it has no effect here
     no_images = "no file is called like IDX images, such as train-images-idx3-ubyte.gz"
 
     def splits(self, config: SourceConfig) -> list[str | None]:

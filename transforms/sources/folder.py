@@ -49,7 +49,7 @@ class FolderSource(Source):
         example="photos/\n  train/\n    cat/\n      1.jpg\n    dog/\n      2.png\n  "
         "test/\n    cat/\n      3.jpg",
     )
-    flags = ("label_pattern",)
+    flags = ("label_pattern", "include_annotations")  # the latter has no effect here
 
     def check_input(self, config: SourceConfig) -> None:
         if is_file(config.input) and not is_image_name(config.input):

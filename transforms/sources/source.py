@@ -44,8 +44,8 @@ class Source(abc.ABC):
     Attributes:
         name: its value of `--source`.
         description: for people.
-        flags: those of `SOURCE_FLAGS` that it uses, apart from `include_annotations`, which it uses if its
-            description has annotations; any other one that is given is an error.
+        flags: those of `SOURCE_FLAGS` that may be given; any other one is an error. `include_annotations` may
+            be, too, if the description has annotations.
         searches_roots: it looks for images in the image roots; otherwise only links may lead there.
         needs_folder: the input may not be a file.
         untyped: values of features are text, and their types are found from all records.
@@ -83,7 +83,7 @@ class Source(abc.ABC):
             if isinstance(value, tuple):
                 value = ", ".join(one if isinstance(one, str) else "=".join(one) for one in value)
             raise ValueError(f"--{name} is {value!r}, and --source {self.name} does not use it")
-        if (given := config.include_annotations) and not set(given) & set(kinds):
+        if kinds and (given := config.include_annotations) and not set(given) & set(kinds):
             has = f"--source {self.name} has {', '.join(kinds)}"
             raise ValueError(f"--include_annotations has {given[0]!r}; {has}")
 

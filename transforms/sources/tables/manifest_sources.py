@@ -292,7 +292,10 @@ class ManifestSource(Source):
 
     table: ClassVar[type[Table]]
     extensions: ClassVar[tuple[str, ...]]
-    flags: ClassVar[tuple[str, ...]] = ("annotations", "image_column", "label_column", "label_pattern")
+    flags: ClassVar[tuple[str, ...]] = (
+        *("annotations", "image_column", "label_column", "label_pattern"),
+        "include_annotations",
+    )
     searches_roots = True
 
     def described(self, config: SourceConfig) -> str:
