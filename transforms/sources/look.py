@@ -104,7 +104,7 @@ class Look:
         return self._levels[key]
 
     def walk(self, key: str = "", depth: int = _DEPTH) -> Iterator[tuple[str, Level]]:
-        """A folder and the folders up to `depth` levels below it, the nearest first."""
+        """A folder and those up to `depth` levels below it, nearest first; deeper ones set `is_cut`."""
         waiting = collections.deque([(key, 0)])
         while waiting:
             inner, at = waiting.popleft()

@@ -41,7 +41,7 @@ class Matched(NamedTuple):
     """Keys of images and masks."""
 
     images: list[str]
-    masks: dict[str, list[str]]  # of each image that has any; several where they cannot be told apart
+    masks: dict[str, list[str]]  # by image; more than one if several fit equally
     orphans: list[str]  # masks without an image
     others: dict[str, str]  # masks that are not used, and why
 

@@ -326,7 +326,7 @@ class RowColumns:
             (LABEL_COLUMNS if has_label else (), "--label_column says which"),
             (splits, "rename one"),
         )
-        self._taken: set[str] = set()  # names of a meaning, in lower case, by which rows were read
+        self._taken: set[str] = set()  # names used in earlier rows, in lower case
         self._features: set[str] = set()  # those that came second
         for row in map(self._free, first):
             for usual, _ in self._usual:
