@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from recordmill.transforms.examples.record_view import IMAGE_KEYS, RecordView
 from recordmill.transforms.examples.wire import Feature
 from recordmill.transforms.reading.survey_classes import CLASS_KEYS, Classes, is_class
 from recordmill.transforms.reading.survey_parsed import Parsed, facts_of, fields_of, image_in, parsed
 from recordmill.transforms.reading.survey_values import Range, Values
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.sources.tfrecord.records import IMAGE_KEYS, Fields
 
 _MOST_KEYS = 2_000
 _MOST_IMAGES = 64  # of one feature of one record
@@ -104,7 +104,7 @@ class Survey:
                 if self._renames.get(name, name) in CLASS_KEYS:
                     self._add_classes(fields_of(record.payload, {name: step}, self._renames))
 
-    def _add_images(self, values: Values, name: str, feature: Feature, ours: Fields) -> None:
+    def _add_images(self, values: Values, name: str, feature: Feature, ours: RecordView) -> None:
         """Takes in those values of a feature that are images."""
         our_name = self._renames.get(name, name)
         if len(feature.spans) != 1:
@@ -120,7 +120,7 @@ class Survey:
             told = ((shape.height, facts.height), (shape.width, facts.width))
             self.misdeclared += any(said is not None and said != real for said, real in told)
 
-    def _add_classes(self, ours: Fields) -> None:
+    def _add_classes(self, ours: RecordView) -> None:
         for name, beside in CLASS_KEYS.items():
             if is_class(name, ours.features):
                 classes = self.classes.setdefault(name, Classes(self._names))

@@ -7,8 +7,8 @@ import io
 from collections import Counter
 from typing import Any
 
+from recordmill.transforms.examples.record_view import is_encoded
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.sources.tfrecord.records import is_encoded
 
 _MOST_SIZES = 4096
 

@@ -5,6 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
+from recordmill.transforms.examples.record_view import (
+    IMAGE_KEYS,
+    PIXELS_UNKNOWN,
+    RecordView,
+    image_within,
+    is_encoded,
+)
 from recordmill.transforms.examples.wire import (
     Feature,
     Span,
@@ -14,13 +21,6 @@ from recordmill.transforms.examples.wire import (
 )
 from recordmill.transforms.reading.survey_images import ImageFacts, image_facts
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.sources.tfrecord.records import (
-    IMAGE_KEYS,
-    PIXELS_UNKNOWN,
-    Fields,
-    image_within,
-    is_encoded,
-)
 
 MOST_NUMBER_BYTES = 16 << 20
 """Bytes of lists of numbers in one record that are parsed: as numbers they take many times as much memory."""
@@ -104,7 +104,7 @@ def _number_lists(payload: bytes, feature: Span) -> list[Span]:
         return []
 
 
-def image_in(payload: bytes, name: str, span: Span, ours: Fields) -> ImageFacts | None:
+def image_in(payload: bytes, name: str, span: Span, ours: RecordView) -> ImageFacts | None:
     """What the one value of a feature is as an image; None where it is none.
 
     Args:
@@ -132,6 +132,6 @@ def facts_of(payload: bytes, span: Span) -> ImageFacts | None:
     return image_facts(payload[span.start : span.stop])
 
 
-def fields_of(payload: bytes, features: Mapping[str, Feature], renames: Mapping[str, str]) -> Fields:
+def fields_of(payload: bytes, features: Mapping[str, Feature], renames: Mapping[str, str]) -> RecordView:
     """Features of a record, or of one of its steps, under our names."""
-    return Fields(payload, {renames.get(name, name): one for name, one in features.items()})
+    return RecordView(payload, {renames.get(name, name): one for name, one in features.items()})

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from recordmill.transforms.examples.record_view import RecordView
 from recordmill.transforms.examples.wire import Feature, Span
 from recordmill.transforms.reading.shard import Record
 from recordmill.transforms.reading.survey_parsed import fields_of, image_in, parsed
 from recordmill.transforms.reading.survey_values import DTYPES, json_number, shown_text
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.sources.tfrecord.records import Fields
 
 
 class Shortness(NamedTuple):
@@ -73,16 +73,16 @@ def shown_record(record: Record, renames: Mapping[str, str], short: Shortness) -
     return found
 
 
-def _steps(name: str, steps: list[Feature], context: Fields, short: Shortness) -> dict[str, Any]:
+def _steps(name: str, steps: list[Feature], context: RecordView, short: Shortness) -> dict[str, Any]:
     """A feature list, by our name for it; the context may tell the shape of its images."""
     first = []
     for step in steps[: short.steps]:
-        beside = Fields(context.record, {**context.features, name: step})
+        beside = RecordView(context.record, {**context.features, name: step})
         first.append(_feature(name, step, beside, short))
     return {"steps": len(steps), "first": first}
 
 
-def _feature(name: str, feature: Feature, ours: Fields, short: Shortness) -> dict[str, Any]:
+def _feature(name: str, feature: Feature, ours: RecordView, short: Shortness) -> dict[str, Any]:
     values: list[Any] = [json_number(number) for number in feature.numbers[: short.values]]
     single = len(feature.spans) == 1
     for span in feature.spans[: short.values]:
