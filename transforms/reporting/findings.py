@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry
 from recordmill.transforms.records import Failure
 from recordmill.transforms.reporting.count import Count, count_records
-from recordmill.transforms.reporting.samples import Sample, places_in, samples
+from recordmill.transforms.reporting.samples import Sample, locations_in, samples
 from recordmill.transforms.shards.statistics import Statistics
 from recordmill.transforms.storage.files import open_named
 from recordmill.transforms.storage.layout import INDEX, REPORT_FORMAT_VERSION
@@ -119,7 +119,7 @@ def gather(
     complete = manifest if dataset.is_whole else None
     count = count_records(dataset) if report is None or _is_old(report) else None
     labels = dataset.labels if count is None else count.labels
-    places = places_in(dataset) if count is None else count.places
+    locations = locations_in(dataset) if count is None else count.locations
     return Findings(
         name=(complete or {}).get("config", {}).get("name") or _called(dataset.path),
         manifest=complete,
@@ -128,7 +128,7 @@ def gather(
         shards=_shards(dataset, count),
         failures=read_failures(failures_path) if failures_path is not None else {},
         crops=_crops(report or {}),
-        samples=samples(places, labels, dataset.renames) if has_samples else (),
+        samples=samples(locations, labels, dataset.renames) if has_samples else (),
         damages=tuple((_name(path), damage) for path, damage in count.damages) if count is not None else (),
         faults=count.faults if count is not None else {},
     )

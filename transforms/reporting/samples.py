@@ -16,7 +16,7 @@ from recordmill.transforms.reading.sheet import Part
 from recordmill.transforms.reading.sheet import caption as caption_of
 from recordmill.transforms.reading.stored_record import StoredRecord, stored_record
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.reporting.count import RecordPlace
+from recordmill.transforms.reporting.count import RecordLocation
 from recordmill.transforms.storage.file_system import file_system
 
 MOST = 48
@@ -59,22 +59,22 @@ class Sample(NamedTuple):
 class _Seen(NamedTuple):
     """A record that was looked at, and the names of its classes."""
 
-    place: RecordPlace
+    location: RecordLocation
     classes: frozenset[str]
 
 
-def places_in(dataset: Dataset) -> list[RecordPlace]:
+def locations_in(dataset: Dataset) -> list[RecordLocation]:
     """Some records of a dataset with a manifest, by its indexes: spread over splits, shards and records.
 
     Of a shard that has no index, the first ones.
     """
     splits = {split: shards for split, shards in dataset.splits.items() if shards}
-    found: list[RecordPlace] = []
+    found: list[RecordLocation] = []
     for split, shards in splits.items():
         chosen = spread(shards, max(_MOST_SHARDS // len(splits), 2))
         each = -(-_LOOKED_AT // (len(splits) * len(chosen)))
         for shard in chosen:
-            found += _places(shard, split, each)
+            found += _locations(shard, split, each)
     return found
 
 
@@ -84,27 +84,27 @@ def spread(items: Sequence[_T], most: int) -> list[_T]:
     return [items[at * len(items) // count] for at in range(count)]
 
 
-def _places(shard: ShardEntry, split: str, most: int) -> list[RecordPlace]:
+def _locations(shard: ShardEntry, split: str, most: int) -> list[RecordLocation]:
     if shard.index is None:
         count = most if shard.records is None else min(shard.records, most)
-        return [RecordPlace(shard.path, split, number) for number in range(count)]
+        return [RecordLocation(shard.path, split, number) for number in range(count)]
     try:
         index = read_index(shard.index)
     except (ValueError, FileNotFoundError):
         return []  # other shards have samples
     return [
-        RecordPlace(shard.path, split, number, index.offsets[number], index.lengths[number])
+        RecordLocation(shard.path, split, number, index.offsets[number], index.lengths[number])
         for number in spread(range(len(index)), most)
     ]
 
 
 def samples(
-    places: Sequence[RecordPlace], names: Mapping[int, str], renames: Mapping[str, str]
+    locations: Sequence[RecordLocation], names: Mapping[int, str], renames: Mapping[str, str]
 ) -> tuple[Sample, ...]:
     """Pictures of some records, a few of each class, by class.
 
     Args:
-        places: of records to choose from.
+        locations: of records to choose from.
         names: of classes by stored id.
         renames: our name of a feature, by the name that it is stored under.
 
@@ -112,69 +112,71 @@ def samples(
         OSError: a shard cannot be read now.
     """
     seen = []
-    for place, payload in _payloads(_affordable(spread(places, _LOOKED_AT))):
-        seen.append(_Seen(place, _classes(_read(payload, place, names, renames))))
+    for location, payload in _payloads(_affordable(spread(locations, _LOOKED_AT))):
+        seen.append(_Seen(location, _classes(_read(payload, location, names, renames))))
     chosen = choose(seen)
     drawn = {}
-    for place, payload in _payloads([place for _, place in chosen]):
-        drawn[place] = _read(payload, place, names, renames)
-    return tuple(_sample(group, place, drawn[place]) for group, place in chosen if place in drawn)
+    for location, payload in _payloads([location for _, location in chosen]):
+        drawn[location] = _read(payload, location, names, renames)
+    return tuple(_sample(group, location, drawn[location]) for group, location in chosen if location in drawn)
 
 
-def choose(seen: Sequence[tuple[RecordPlace, frozenset[str]]]) -> list[tuple[str, RecordPlace]]:
+def choose(seen: Sequence[tuple[RecordLocation, frozenset[str]]]) -> list[tuple[str, RecordLocation]]:
     """Records to be shown, each with the class that it is shown for; a few of each class, by class.
 
     Classes take turns, the rarest first, so that none takes another's only picture; splits take turns too.
     """
-    by_class: dict[str, list[RecordPlace]] = {}
-    for place, classes in seen:
+    by_class: dict[str, list[RecordLocation]] = {}
+    for location, classes in seen:
         for name in classes or {""}:
-            by_class.setdefault(name, []).append(place)
+            by_class.setdefault(name, []).append(location)
     turns = sorted(by_class, key=lambda name: (len(by_class[name]), name))
     for name in turns:
         by_class[name] = _alternating(by_class[name])
-    taken: dict[RecordPlace, str] = {}
+    taken: dict[RecordLocation, str] = {}
     for _ in range(MOST):
         for name in turns:
-            free = next((place for place in by_class[name] if place not in taken), None)
+            free = next((location for location in by_class[name] if location not in taken), None)
             if free is not None and len(taken) < MOST:
                 taken[free] = name
-    order = {place: at for at, (place, _) in enumerate(seen)}
-    return sorted(((name, place) for place, name in taken.items()), key=lambda one: (one[0], order[one[1]]))
+    order = {location: at for at, (location, _) in enumerate(seen)}
+    return sorted(
+        ((name, location) for location, name in taken.items()), key=lambda one: (one[0], order[one[1]])
+    )
 
 
-def _alternating(places: Iterable[RecordPlace]) -> list[RecordPlace]:
-    """The same places, splits taking turns."""
-    by_split: dict[str, list[RecordPlace]] = {}
-    for place in places:
-        by_split.setdefault(place.split, []).append(place)
+def _alternating(locations: Iterable[RecordLocation]) -> list[RecordLocation]:
+    """The same locations, splits taking turns."""
+    by_split: dict[str, list[RecordLocation]] = {}
+    for location in locations:
+        by_split.setdefault(location.split, []).append(location)
     turns = itertools.zip_longest(*by_split.values())
-    return [place for turn in turns for place in turn if place is not None]
+    return [location for turn in turns for location in turn if location is not None]
 
 
-def _affordable(places: Iterable[RecordPlace]) -> list[RecordPlace]:
+def _affordable(locations: Iterable[RecordLocation]) -> list[RecordLocation]:
     """Those that are read without reading too much."""
     left, found = _MOST_BYTES_READ, []
-    for place in places:
-        length = place.length or 0
+    for location in locations:
+        length = location.length or 0
         if length <= min(left, _MOST_RECORD_BYTES):
             left -= length
-            found.append(place)
+            found.append(location)
     return found
 
 
-def _payloads(places: Sequence[RecordPlace]) -> Iterator[tuple[RecordPlace, bytes]]:
-    """The records of some places, those of a shard without an index in order; damaged ones left out."""
-    indexed = [place for place in places if place.length is not None]
+def _payloads(locations: Sequence[RecordLocation]) -> Iterator[tuple[RecordLocation, bytes]]:
+    """The records of some locations, those of a shard without an index in order; damaged ones left out."""
+    indexed = [location for location in locations if location.length is not None]
     for start in range(0, len(indexed), _AT_ONCE):
         part = indexed[start : start + _AT_ONCE]
-        for place, payload in zip(part, file_system(part[0].path).each(_payload, part), strict=True):
+        for location, payload in zip(part, file_system(part[0].path).each(_payload, part), strict=True):
             if payload is not None:
-                yield place, payload
-    in_order: dict[str, dict[int, RecordPlace]] = {}
-    for place in places:
-        if place.length is None:
-            in_order.setdefault(place.path, {})[place.number] = place
+                yield location, payload
+    in_order: dict[str, dict[int, RecordLocation]] = {}
+    for location in locations:
+        if location.length is None:
+            in_order.setdefault(location.path, {})[location.number] = location
     for path, numbers in in_order.items():
         with contextlib.suppress(*_DAMAGES):
             for number, frame in enumerate(itertools.islice(frames(path), max(numbers) + 1)):
@@ -182,17 +184,17 @@ def _payloads(places: Sequence[RecordPlace]) -> Iterator[tuple[RecordPlace, byte
                     yield numbers[number], frame.payload
 
 
-def _payload(place: RecordPlace) -> bytes | None:
+def _payload(location: RecordLocation) -> bytes | None:
     try:
-        return record_at(place.path, place.offset or 0, place.length or 0)
+        return record_at(location.path, location.offset or 0, location.length or 0)
     except _DAMAGES:
         return None  # reading the complete shard reports the damage
 
 
 def _read(
-    payload: bytes, place: RecordPlace, names: Mapping[int, str], renames: Mapping[str, str]
+    payload: bytes, location: RecordLocation, names: Mapping[int, str], renames: Mapping[str, str]
 ) -> StoredRecord | BadInput:
-    key = f"{place.path.rpartition('/')[2]}/{place.number:08}"
+    key = f"{location.path.rpartition('/')[2]}/{location.number:08}"
     try:
         return stored_record(payload, names, renames, key)
     except BadInput as error:
@@ -212,7 +214,7 @@ def _classes(record: StoredRecord | BadInput) -> frozenset[str]:
     return frozenset(text for color, text in caption_of(record)[0] if color is not None)
 
 
-def _sample(group: str, place: RecordPlace, record: StoredRecord | BadInput) -> Sample:
+def _sample(group: str, location: RecordLocation, record: StoredRecord | BadInput) -> Sample:
     caption, _ = caption_of(record)
     size = None
     if isinstance(record, BadInput):
@@ -223,7 +225,7 @@ def _sample(group: str, place: RecordPlace, record: StoredRecord | BadInput) -> 
         with contextlib.suppress(BadInput):
             size = image.size() if image is not None else None
     height, width = pixels.shape[:2]
-    return Sample(group, record.key, place.split, size, tuple(caption), _small(pixels), (height, width))
+    return Sample(group, record.key, location.split, size, tuple(caption), _small(pixels), (height, width))
 
 
 def _small(pixels: Array) -> bytes:
