@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import json
 import platform
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -173,6 +174,9 @@ def of_same_job(text: str, manifest: Mapping[str, Any]) -> bool:
 def _summary(reconciled: Reconciled) -> DatasetSummary:
     plan, stats = reconciled.plan, reconciled.stats
     features = plan.settings.features
+    masks: dict[str, Counter[str]] = defaultdict(Counter)
+    for (name, dtype), count in stats.mask_dtypes.items():
+        masks[name][dtype] += count
     return DatasetSummary(
         has_images=plan.has_images,
         label_counts=plan.label_counts,
@@ -185,6 +189,8 @@ def _summary(reconciled: Reconciled) -> DatasetSummary:
         formats=frozenset(stats.formats),
         chose_qualities=bool(stats.qualities),
         class_names=features.labels.class_names(),
+        mask_dtypes={name: frozenset(dtypes) for name, dtypes in masks.items()},
+        complete_masks=frozenset(name for name, dtypes in masks.items() if dtypes.total() == stats.written),
     )
 
 
