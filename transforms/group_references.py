@@ -37,9 +37,7 @@ class GroupReferences(beam.PTransform):
     """Surveyed -> GroupedReferences. References are shuffled, images are not.
 
     Args:
-        plan: of the dataset, one element.
         grouping: returns a function from split and reference to group; called once for each bundle.
-        types: of the assigned references: tuple[group, bytes].
     """
 
     def __init__(
@@ -69,7 +67,6 @@ class AssignGroups(beam.DoFn):
         self._grouping = grouping
 
     def start_bundle(self) -> None:
-        """Resets the state; the plan may differ from the previous bundle's."""
         self._batches: Batches[Hashable] = Batches()
         self._group_of: GroupOf | None = None
         self._repeated: frozenset[int] = frozenset()
@@ -77,7 +74,6 @@ class AssignGroups(beam.DoFn):
     def process(
         self, element: tuple[str, bytes], plan: DatasetPlan, repeated: Sequence[int]
     ) -> Iterator[Any]:
-        """One batch."""
         if self._group_of is None:
             self._group_of = self._grouping(plan)
             self._repeated = frozenset(repeated)
@@ -95,7 +91,6 @@ class AssignGroups(beam.DoFn):
             yield from self._batches.rest()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        """Yields the batches that are not full."""
         yield from map(in_global_window, self._batches.rest())
 
 

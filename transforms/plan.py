@@ -47,10 +47,7 @@ class PlanDataset(beam.PTransform):
     """Surveyed -> PCollection[DatasetPlan], one element.
 
     Args:
-        config: of the dataset.
-        output: folder of the dataset; its contents and its free space are checked.
         run: whose folder is made; None to write nothing at all.
-        recipe: of the dataset; None where it has no versions.
     """
 
     def __init__(
@@ -207,10 +204,7 @@ class WritePlan(beam.PTransform):
     """PCollection[ImageRecord | Failure | ClassNames] -> the plan in words, as JSON in the file `path`.
 
     Args:
-        config: of the dataset.
-        output: folder that the dataset would have; with `dataset_version`, of its versions.
         path: of the file.
-        source: as of `WriteDataset`.
     """
 
     def __init__(

@@ -74,17 +74,7 @@ class Written(NamedTuple):
 
 
 class Publish(beam.PTransform):
-    """PCollection[ShardReport] -> PCollection[str]: the path of manifest.json, when the dataset is published.
-
-    Args:
-        run: that publishes, and holds the output's lock.
-        config: of the dataset.
-        plan: of the dataset, one element.
-        failures: what the source listed and is no record.
-        provenance: for the manifest.
-        written: results of the writer, next to its reports.
-        recipe: of the dataset; None where it has no versions.
-    """
+    """PCollection[ShardReport] -> PCollection[str]: manifest.json, once the dataset is published."""
 
     def __init__(
         self,
@@ -154,7 +144,6 @@ class Reconcile(beam.DoFn):
         encoded: Iterable[tuple[str, WriteStats]] | None = None,
         encode_failures: Iterable[Failure] = (),
     ) -> Iterator[Any]:
-        """Once: nothing is moved or unpublished before the failure-ratio check."""
         with naming_faults(self._run.output):
             # Another job may have come in between.
             lock.check(self._run.locked, self._run.token)
@@ -188,15 +177,12 @@ class MoveFiles(beam.DoFn):
     """Move -> nothing, once it is done; moves in a bucket are done side by side."""
 
     def start_bundle(self) -> None:
-        """None to do."""
         self._moves: list[Move] = []
 
     def process(self, element: Sequence[Any]) -> None:
-        """One move."""
         self._moves.append(Move(*element))
 
     def finish_bundle(self) -> None:
-        """All of them."""
         if self._moves:
             file_system(self._moves[0].published).each(move_file, self._moves)
 

@@ -21,10 +21,6 @@ class WriteToTFRecord(beam.io.WriteToTFRecord):
     """PCollection[bytes] -> PCollection[str]: the paths of the shards.
 
     It deletes whatever has the names of its shards: give it a folder of its own.
-
-    Args:
-        prefix: of the paths.
-        num_shards: 0 for a file of each bundle.
     """
 
     def __init__(self, prefix: str, num_shards: int) -> None:
@@ -52,12 +48,7 @@ def in_global_window_time(path: str) -> TimestampedValue:
 
 
 class NamingSink(iobase.Sink):
-    """A sink of Beam that makes nothing before the first record, and whose OSErrors are JobErrors.
-
-    Args:
-        sink: what writes.
-        prefix: of the paths that it writes.
-    """
+    """A sink of Beam that makes nothing before the first record, and whose OSErrors are JobErrors."""
 
     def __init__(self, sink: filebasedsink.FileBasedSink, prefix: str) -> None:
         self._sink = sink
@@ -66,7 +57,6 @@ class NamingSink(iobase.Sink):
         self.convert_fn = sink.convert_fn
 
     def display_data(self) -> dict[str, Any]:
-        """The sink's own."""
         shown: dict[str, Any] = self._sink.display_data()
         return shown
 
@@ -79,7 +69,6 @@ class NamingSink(iobase.Sink):
         return str(FileSystems.join(folder, f"beam-temp-{uuid.uuid4().hex}"))
 
     def open_writer(self, init_result: str, uid: str) -> NamingWriter:
-        """Opens an unfinished file."""
         self._make_ready()
         with naming_faults(init_result):
             return NamingWriter(self._sink.open_writer(init_result, uid))
@@ -121,7 +110,6 @@ class NamingWriter(iobase.Writer):
             raise fault(error, self._writer.temp_shard_path) from error
 
     def at_capacity(self) -> bool:
-        """Whether the file is full; none ever is."""
         return False
 
     def close(self) -> str:

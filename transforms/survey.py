@@ -55,7 +55,6 @@ class SurveyRecords(beam.PTransform):
     """PCollection[ImageRecord | Failure | ClassNames] -> Surveyed.
 
     Args:
-        config: of the dataset.
         scratch: folder for large annotations, which would else be shuffled; it lives as long as references
             do. It is used only where it is a folder of this machine: what runs elsewhere shuffles on disks.
     """
@@ -83,12 +82,7 @@ class SurveyRecords(beam.PTransform):
 
 
 class SurveyFn(beam.DoFn):
-    """One entry after the other; totals, and batches that are not full, when the bundle ends.
-
-    Args:
-        config: of the dataset.
-        scratch: as of `SurveyRecords`.
-    """
+    """One entry after the other; totals, and batches that are not full, when the bundle ends."""
 
     def __init__(self, config: DatasetConfig, scratch: str | None = None) -> None:
         self._config = config
@@ -96,7 +90,6 @@ class SurveyFn(beam.DoFn):
         self._pattern = re.compile(config.group_pattern) if config.group_pattern else None
 
     def start_bundle(self) -> None:
-        """Nothing seen."""
         self._spool: Spool | None = None
         if self._scratch is not None:
             make_marked_folder(self._scratch)
@@ -108,7 +101,6 @@ class SurveyFn(beam.DoFn):
         self._log = FailureLog()
 
     def process(self, element: ImageRecord | Failure | ClassNames) -> Iterator[Any]:
-        """One entry."""
         if isinstance(element, ClassNames):
             self.totals.classes.add(element)
             return
@@ -133,7 +125,6 @@ class SurveyFn(beam.DoFn):
         yield TaggedOutput(_FAILURES, element)
 
     def finish_bundle(self) -> Iterator[Any]:
-        """The rest."""
         if self._spool is not None:
             self._spool.close()
         count("read", self._read)

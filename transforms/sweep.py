@@ -66,10 +66,8 @@ class MeasureSettings(beam.PTransform):
 
     Args:
         output: folder of the sweep, on this machine or `gs://`.
-        config: what is measured.
         dataset: how records are built of images, by how many processes, and whether a sweep that the output
             holds is replaced; its policy is not looked at.
-        source: what is measured, in words.
     """
 
     def __init__(self, output: str, config: SweepConfig, dataset: DatasetConfig, source: SweptSource) -> None:
@@ -162,13 +160,7 @@ def nothing_measured(reasons: Counter[str]) -> str:
 
 
 class _SweepFn(TaskFn[E, R]):
-    """One task for each image, which takes its time once for each setting.
-
-    Args:
-        config: of the sweep.
-        workers: processes at most.
-        progress: is called with images that are done.
-    """
+    """One task for each image, which takes its time once for each setting."""
 
     def __init__(self, config: SweepConfig, workers: int, progress: Progress = no_progress) -> None:
         self._settings = settings(config)
@@ -180,16 +172,13 @@ class MeasureFn(_SweepFn[None, MeasuredImage | Failure]):
     """Reference -> MeasuredImage; `Failure` to `failures`."""
 
     def start_bundle(self) -> None:
-        """No failure logged."""
         super().start_bundle()
         self._log = FailureLog()
 
     def process(self, reference: bytes, records: RecordSettings) -> Iterator[Any]:
-        """One image."""
         yield from self.submit(None, MeasureTask(reference, self._settings, self._seen, records))
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Waits for the images that are still measured."""
         try:
             yield from super().finish_bundle()
         finally:
@@ -210,7 +199,6 @@ class CropFn(_SweepFn[Worst, list[Crop]]):
     """Worst -> (Worst, its crops)."""
 
     def process(self, worst: Worst) -> Iterator[Any]:
-        """One image."""
         yield from self.submit(worst, CropTask(worst.reference, self._settings, self._seen, worst))
 
     def results(self, worst: Worst, crops: list[Crop]) -> Iterator[Any]:
@@ -219,33 +207,25 @@ class CropFn(_SweepFn[Worst, list[Crop]]):
 
 
 class AddUpFn(beam.CombineFn):
-    """MeasuredImages to SweepSum.
-
-    Args:
-        worst: how many of the worst images are remembered.
-    """
+    """MeasuredImages to SweepSum."""
 
     def __init__(self, worst: int) -> None:
         self._worst = worst
 
     def create_accumulator(self) -> SweepSum:
-        """Nothing."""
         return SweepSum(self._worst)
 
     def add_input(self, total: SweepSum, image: MeasuredImage) -> SweepSum:
-        """One image more."""
         total.add(image.key, image.reference, image.source_bytes, image.measures)
         return total
 
     def merge_accumulators(self, totals: Iterable[SweepSum]) -> SweepSum:
-        """All together."""
         merged = self.create_accumulator()
         for total in totals:
             merged.merge(total)
         return merged
 
     def extract_output(self, total: SweepSum) -> SweepSum:
-        """The sum itself."""
         return total
 
 

@@ -19,8 +19,6 @@ class TaskFn(beam.DoFn, Generic[E, R]):
     """Submits tasks to worker processes, and yields their results in any order.
 
     Args:
-        workers: processes at most.
-        progress: is called with items that are done.
         item_seconds: after which a process that is still at the same item hangs.
     """
 
@@ -34,11 +32,9 @@ class TaskFn(beam.DoFn, Generic[E, R]):
         self._pending: list[tuple[E, Future[R]]] = []
 
     def start_bundle(self) -> None:
-        """Forgets the tasks of a bundle that failed."""
         self.teardown()
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Waits for the tasks that are still running."""
         try:
             while self._pending:
                 next(as_completed([future for _, future in self._pending]))
@@ -48,7 +44,6 @@ class TaskFn(beam.DoFn, Generic[E, R]):
             self.teardown()
 
     def teardown(self) -> None:
-        """Stops the processes."""
         if self._pool is not None:
             self._pool.close()
         self._pool = None
@@ -59,12 +54,7 @@ class TaskFn(beam.DoFn, Generic[E, R]):
         return ProcessExecutor(worker_itself, self._progress, self._workers, self._item_seconds)
 
     def results(self, element: E, result: R) -> Iterator[Any]:
-        """Yields the elements for the result of a task.
-
-        Args:
-            element: that the task was submitted for.
-            result: of the task.
-        """
+        """Yields the elements for the result of a task."""
         raise NotImplementedError
 
     def submit(self, element: E, task: Task[Any, Any], pieces: int = 1) -> Iterator[Any]:

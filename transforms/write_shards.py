@@ -43,11 +43,6 @@ class WriteShards(beam.PTransform):
 
     A shard without records has no report. Only references are shuffled: images are loaded where their shard
     is written.
-
-    Args:
-        config: of the dataset.
-        plan: of the dataset, one element.
-        run: that the shards belong to.
     """
 
     def __init__(self, config: DatasetConfig, plan: beam.PCollection[DatasetPlan], run: Run) -> None:
@@ -103,10 +98,6 @@ class WriteShardsFn(TaskFn[_Shard, EncodedBatch | ShardFile]):
 
     A shard is reused if an earlier run or the previous version has made it from the same references and
     settings. All other shards are written by worker processes.
-
-    Args:
-        config: of the dataset.
-        run: that the shards belong to; its lock is kept.
     """
 
     def __init__(self, config: DatasetConfig, run: Run) -> None:
@@ -117,7 +108,6 @@ class WriteShardsFn(TaskFn[_Shard, EncodedBatch | ShardFile]):
         self._scratch: str | None = None
 
     def start_bundle(self) -> None:
-        """Resets the state; the plan may differ from the previous bundle's."""
         super().start_bundle()
         self._settings_digest = ""
         self._sizes: Mapping[str, int] = {}
@@ -132,7 +122,6 @@ class WriteShardsFn(TaskFn[_Shard, EncodedBatch | ShardFile]):
         plan: DatasetPlan,
         repeated: Sequence[tuple[str, str]],
     ) -> Iterator[ShardReport]:
-        """One shard."""
         check_unique(repeated)
         if self._plan is None:
             self._settings_digest = plan.settings.digest()
@@ -157,7 +146,6 @@ class WriteShardsFn(TaskFn[_Shard, EncodedBatch | ShardFile]):
             yield from self.submit(planned, EncodeTask(lacking, sizes_only=True))
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Waits for the shards that are not finished."""
         try:
             yield from super().finish_bundle()
         finally:
@@ -166,7 +154,6 @@ class WriteShardsFn(TaskFn[_Shard, EncodedBatch | ShardFile]):
             progress.add_note(f"reusing {self._reused} finished shard{'' if self._reused == 1 else 's'}")
 
     def teardown(self) -> None:
-        """Stops the worker processes; removes the scratch folder."""
         super().teardown()
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)

@@ -77,8 +77,6 @@ class WriteTFRecords(beam.PTransform):
     they are encoded.
 
     Args:
-        config: of the dataset.
-        plan: of the dataset, one element.
         run: that the shards belong to. They get a folder of their own, because WriteToTFRecord deletes files
             of the same names.
     """
@@ -143,10 +141,6 @@ class EncodeExamplesFn(TaskFn[str, EncodedBatch]):
 
     The main output is (split, WriteStats), when the bundle ends. Groups are handed to worker processes as
     they come; their results are yielded as soon as they are ready, so that few are held.
-
-    Args:
-        config: of the dataset.
-        run: that the records are for.
     """
 
     def __init__(self, config: DatasetConfig, run: Run) -> None:
@@ -155,7 +149,6 @@ class EncodeExamplesFn(TaskFn[str, EncodedBatch]):
         self._run = run
 
     def start_bundle(self) -> None:
-        """Resets the state; the plan may differ from the previous bundle's."""
         super().start_bundle()
         self._stats: dict[str, WriteStats] = {}
         self._plan: DatasetPlan | None = None
@@ -168,7 +161,6 @@ class EncodeExamplesFn(TaskFn[str, EncodedBatch]):
         plan: DatasetPlan,
         repeated: Sequence[tuple[str, str]],
     ) -> Iterator[beam.pvalue.TaggedOutput]:
-        """One group."""
         check_unique(repeated)
         if self._plan is None:
             self._plan, self._task_bytes = plan, source_bytes_of_task(plan)
@@ -177,7 +169,6 @@ class EncodeExamplesFn(TaskFn[str, EncodedBatch]):
             yield from self.submit(split, task)
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Waits for the tasks that are running."""
         try:
             yield from super().finish_bundle()
         finally:

@@ -63,12 +63,7 @@ class Checkpoint:
         return os.path.join(self.folder, f"{self.split}-{self.shard:05d}{CHECKPOINT_ENDING}")
 
     def write(self, file: ShardFile, sizes: Sequence[int]) -> None:
-        """Writes the checkpoint. The files of the shard are durable before.
-
-        Args:
-            file: of the shard.
-            sizes: of its files, as `ShardFile.paths` has them.
-        """
+        """Writes the checkpoint. The files of the shard are durable before."""
         named = msgspec.structs.replace(file.in_folder(""), stats=in_order(file.stats))
         stored = _Stored(_FORMAT_VERSION, self.digest, dict(zip(named.paths, sizes, strict=True)), named)
         write_file(self.path, msgspec.msgpack.encode(stored))
@@ -79,7 +74,6 @@ class Checkpoint:
         A shard is not reused if an image that could not be loaded now can be, or if a file has no version.
 
         Args:
-            references: of the shard.
             sizes: bytes of each file in the folder, by name.
         """
         report = self._stored_report(sizes)
@@ -123,10 +117,6 @@ def shard_digest(settings: str, references: Iterable[bytes]) -> str:
     """The digest of a shard: of the digest of its settings, and of its references in their order.
 
     A row that moves to another line of its manifest is the same.
-
-    Args:
-        settings: digest of them.
-        references: packed.
     """
     hashed = hashlib.sha256(settings.encode())
     for reference in references:

@@ -23,7 +23,6 @@ def class_overview(statistics: Mapping[str, Statistics], names: Mapping[int, str
 
     Args:
         statistics: by split; only counts of records, labels, objects and pixels are used.
-        names: of the classes, by id.
 
     Returns:
         For each: the number of classes in use, and `largest` and `smallest`, each a name and its count.
@@ -41,7 +40,6 @@ def class_texts(classes: Mapping[str, Any], named: int) -> dict[str, str]:
     """The result of `class_overview` in words, by title.
 
     Args:
-        classes: of `class_overview`.
         named: number of classes that have a name, in use or not.
     """
     titles = {"labels": "classes", "objects": "object classes", "pixels": "mask classes"}

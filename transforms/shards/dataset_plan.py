@@ -117,8 +117,6 @@ def plan_dataset(
     """The plan for a list of records with these totals.
 
     Args:
-        totals: of the list.
-        config: of the dataset.
         sample_cache: path of a file that keeps the measured size of a sample.
         previous: the previous version, if it is reused: there are as many shards as it has, unless flags ask
             for another number.

@@ -63,8 +63,6 @@ def annotations_fingerprint(
     """Identifies the inputs of a record's masks, without its image; empty if a version is unknown.
 
     Args:
-        record: the record.
-        labels: ids of classes.
         needs: the fields of `Mapped` that are needed.
         mask_map: identifies the ids that the values of masks are stored as.
     """

@@ -174,13 +174,7 @@ class Spans:
 
 
 def row_bytes(sort_key: str, source: str, record: EncodedRecord) -> bytes:
-    """The row of a record, whatever its position in the file.
-
-    Args:
-        sort_key: as in `Row`.
-        source: as in `Row`.
-        record: that has been written.
-    """
+    """The row of a record, whatever its position in the file."""
     payload = record.payload
     row = Row(sort_key, source, len(payload), masked_crc32c(payload), record.source_bytes)
     if source:
@@ -209,8 +203,6 @@ def write_lineage(path: str, header: LineageHeader, rows: str) -> str:
     """Writes a file of lineage of this machine.
 
     Args:
-        path: of it.
-        header: of the shard.
         rows: path of a TFRecord file of rows, as `row_bytes` makes them.
 
     Returns:

@@ -64,16 +64,7 @@ class Provenance:
         version: str = "",
         source_reason: str = "",
     ) -> Provenance:
-        """The provenance of a job that starts now.
-
-        Args:
-            source: the settings of the source.
-            config_digest: of the configuration.
-            runner: name of Beam's runner.
-            job: name of the job.
-            version: of the dataset; empty if it has none.
-            source_reason: why the source is of its kind; empty if unknown.
-        """
+        """The provenance of a job that starts now."""
         return Provenance(source, config_digest, runner, job, _now(), version, source_reason)
 
 
@@ -112,14 +103,7 @@ def shard_files(reconciled: Reconciled) -> list[ShardNames]:
 def manifest_json(
     reconciled: Reconciled, config: DatasetConfig, provenance: Provenance, described: Iterable[str]
 ) -> dict[str, Any]:
-    """What manifest.json holds, but for the digests of other files and its seal.
-
-    Args:
-        reconciled: the dataset.
-        config: of it.
-        provenance: of it.
-        described: names of the files next to its shards, as `metadata_names` has them.
-    """
+    """What manifest.json holds, but for the digests of other files and its seal."""
     shards = [name for shard in shard_files(reconciled) for name in shard.names]
     files = sorted([*shards, *described, FAILURES])
     version = {"version": provenance.version} if provenance.version else {}
@@ -130,7 +114,6 @@ def manifest_text(manifest: Mapping[str, Any], digests: Mapping[str, str]) -> st
     """The text of manifest.json, finished now, and sealed.
 
     Args:
-        manifest: of `manifest_json`.
         digests: sha256 of each file that is no shard, index or page, in hex, by name.
     """
     provenance = {**manifest["provenance"], "finished": _now()}

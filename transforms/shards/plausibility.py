@@ -50,7 +50,6 @@ def data_warnings(statistics: Mapping[str, Statistics], names: Mapping[int, str]
 
     Args:
         statistics: by split; only counts of records, labels, objects, boxes and pixels are used.
-        names: of the classes, by id.
     """
     splits = statistics.values()
     labels = summed(one.labels for one in splits)

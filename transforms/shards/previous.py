@@ -111,14 +111,7 @@ class PreviousVersion(msgspec.Struct, frozen=True):
     def overlapping(
         self, split: str, shard: int, num_shards: int, edges: Sequence[str] = ()
     ) -> list[ShardPaths]:
-        """The shards, in order, that may hold records of a shard as it is to be.
-
-        Args:
-            split: of it.
-            shard: number of it.
-            num_shards: of the split, as they are to be.
-            edges: likewise, as in `SplitPlan`.
-        """
+        """The shards, in order, that may hold records of a shard as it is to be."""
         before = self.splits.get(split)
         if before is None:
             return []
@@ -173,10 +166,6 @@ def settings_text(recipe: Recipe, edges: Mapping[str, Sequence[str]], masks: Mas
 
 def find_previous(home: str, recipe: Recipe) -> tuple[PreviousVersion | None, str, str]:
     """The version that the next one can reuse.
-
-    Args:
-        home: folder of the versions.
-        recipe: of the next version.
 
     Returns:
         The version that latest.json names, if it can be reused; its number; and why it cannot be reused.

@@ -104,12 +104,7 @@ def _listed_bytes(found: tuple[ImageRecord, EncodedRecord | None]) -> int:
 
 
 class RecordEncoder:
-    """Encodes records, one after the other; keeps the reader's open files between them.
-
-    Args:
-        settings: of the encoding.
-        worker: the process that it runs in.
-    """
+    """Encodes records, one after the other; keeps the reader's open files between them."""
 
     def __init__(self, settings: RecordSettings, worker: Worker | None = None) -> None:
         self._settings = settings
@@ -134,9 +129,6 @@ class RecordEncoder:
         """Yields index in `references`, record and encoded record, in order, except for records that fail.
 
         Args:
-            references: packed.
-            stats: counts encoded and failed records.
-            failures: gets the failed records.
             previous: records of the previous version; None if nothing may be reused.
         """
         self._mask_map = None if previous is None else previous.mask_map
@@ -172,8 +164,6 @@ class RecordEncoder:
         """The Example of `record`.
 
         Args:
-            record: to encode.
-            loading: of its image, if that has begun.
             reused: images and masks in the previous version, made from the same source.
 
         Raises:
@@ -201,11 +191,6 @@ class RecordEncoder:
         self, record: ImageRecord, image: StoredImage | None, masks: Mapping[ImageRef, Loading] | None = None
     ) -> tuple[bytes, Mapped]:
         """The Example of a record whose image is stored, and its annotations in the image.
-
-        Args:
-            record: to build.
-            image: as it is stored; None where it has none.
-            masks: loading of its mask files, if that has begun.
 
         Raises:
             BadInput: an annotation or a feature does not fit.

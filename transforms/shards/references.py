@@ -42,7 +42,6 @@ def pack_record(record: ImageRecord, spool: Spool | None = None) -> bytes:
     """`record` as about 80 bytes and its key; the same bytes for equal records.
 
     Args:
-        record: to pack.
         spool: takes annotations that are large; None to pack them too.
 
     Raises:
@@ -63,7 +62,6 @@ def unpack_record(packed: bytes, read: Read | None = None) -> ImageRecord:
     """The record that `pack_record` packed.
 
     Args:
-        packed: the record.
         read: reads annotations that were spooled; None to leave them out.
 
     Raises:
@@ -101,10 +99,7 @@ def pack_reference(
     """The reference of a record; references sort by their hashes.
 
     Args:
-        record: to refer to.
-        seed: of the order.
         content: its `listed_content`, if it is at hand.
-        spool: as in `pack_record`.
 
     Raises:
         BadInput, UnicodeEncodeError: as `encode`.

@@ -88,13 +88,7 @@ class ReusableShard:
 def reusable_shard(
     previous: PreviousVersion, num_shards: int, checkpoint: Checkpoint
 ) -> ReusableShard | None:
-    """The shard with the same index in the previous version, if its references and settings are the same.
-
-    Args:
-        previous: the version.
-        num_shards: of the split in the next version.
-        checkpoint: of the shard in the next version.
-    """
+    """The shard with the same index in the previous version, if its references and settings are the same."""
     split = previous.splits.get(checkpoint.split)
     if split is None or split.num_shards != num_shards:
         return None

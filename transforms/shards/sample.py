@@ -36,8 +36,6 @@ def measure(sample: Iterable[ImageRecord], settings: RecordSettings, cache: str 
     """Encodes a sample, in a process of its own: an image may crash its codec.
 
     Args:
-        sample: the records.
-        settings: of their encoding.
         cache: path of a file that keeps the result for the next call with the same sample and settings.
 
     Raises:

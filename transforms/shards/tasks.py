@@ -243,9 +243,6 @@ def write_part(
     """Encodes `references`, in their order, into `path`.tfrecord; index and failures next to it.
 
     Args:
-        references: packed.
-        path: without ending.
-        encoder: of the records.
         previous: records of the previous version; each record then writes a row of lineage. None if the
             dataset has no versions.
     """
@@ -276,12 +273,7 @@ def write_part(
 
 
 def write_empty(path: str, has_lineage: bool = False) -> ShardFile:
-    """A shard without a record: an empty file, since the names of shards contain their number.
-
-    Args:
-        path: without ending.
-        has_lineage: the dataset has versions.
-    """
+    """A shard without a record: an empty file, since the names of shards contain their number."""
     endings = ("tfrecord", "idx", "rows") if has_lineage else ("tfrecord", "idx")
     for ending in endings:
         write_file(f"{path}.{ending}", "")
