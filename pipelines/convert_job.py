@@ -20,8 +20,8 @@ from recordmill.pipelines.running.display import job_lines
 from recordmill.pipelines.running.job import Job, run_job
 from recordmill.transforms.records import JobError
 from recordmill.transforms.shards import progress
-from recordmill.transforms.shards.class_overview import source_facts
 from recordmill.transforms.shards.dataset_plan import fewest_shards, slots_warning
+from recordmill.transforms.shards.overview import source_facts
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import exists

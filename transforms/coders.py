@@ -8,7 +8,7 @@ import msgspec
 from apache_beam import coders
 
 from recordmill.transforms.records import Failure, ImageRecord
-from recordmill.transforms.shards.plain_values import encode
+from recordmill.transforms.shards.references import encode
 
 
 class StructCoder(coders.Coder):

@@ -9,10 +9,9 @@ import apache_beam as beam
 from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.transforms.records import ImageRecord, JobError
-from recordmill.transforms.shards.batching import Batches, items
 from recordmill.transforms.shards.dataset_plan import DatasetPlan
 from recordmill.transforms.shards.hashing import key_digest
-from recordmill.transforms.shards.references import reference_record
+from recordmill.transforms.shards.references import Batches, items, reference_record
 from recordmill.transforms.survey import Surveyed, in_global_window
 
 _REPEATED = "repeated"

@@ -14,7 +14,6 @@ from rich.filesize import decimal
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import ClassNames, Failure, ImageRecord, JobError
 from recordmill.transforms.shards import progress
-from recordmill.transforms.shards.class_overview import class_overview
 from recordmill.transforms.shards.dataset_plan import (
     DatasetPlan,
     plan_dataset,
@@ -22,9 +21,8 @@ from recordmill.transforms.shards.dataset_plan import (
     slots_warning,
 )
 from recordmill.transforms.shards.memory import shuffle_warning
-from recordmill.transforms.shards.plausibility import data_warnings
-from recordmill.transforms.shards.previous import find_previous
-from recordmill.transforms.shards.recipe import Recipe, package_version, program_versions
+from recordmill.transforms.shards.overview import class_overview, data_warnings
+from recordmill.transforms.shards.previous import Recipe, find_previous, package_version, program_versions
 from recordmill.transforms.shards.reconcile import most_often
 from recordmill.transforms.shards.totals import Totals, merged_totals
 from recordmill.transforms.storage import lock

@@ -26,8 +26,7 @@ from recordmill.transforms.shards.manifest import (
     of_same_job,
     shard_files,
 )
-from recordmill.transforms.shards.previous import SETTINGS, MaskMap, settings_text
-from recordmill.transforms.shards.recipe import Recipe
+from recordmill.transforms.shards.previous import SETTINGS, MaskMap, Recipe, settings_text
 from recordmill.transforms.shards.reconcile import Reconciled, reconcile
 from recordmill.transforms.shards.report import ShardReport, WriteStats
 from recordmill.transforms.shards.tasks import write_empty

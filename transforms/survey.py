@@ -19,11 +19,8 @@ from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.failures import FailureLog
 from recordmill.transforms.metrics import count, count_left_out
 from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRecord
-from recordmill.transforms.shards.batching import Batches
-from recordmill.transforms.shards.fingerprint import listed_content
 from recordmill.transforms.shards.hashing import key_digest, with_split
-from recordmill.transforms.shards.plain_values import plain_record
-from recordmill.transforms.shards.references import pack_reference
+from recordmill.transforms.shards.references import Batches, listed_content, pack_reference, plain_record
 from recordmill.transforms.shards.totals import Totals
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.owner import make_marked_folder

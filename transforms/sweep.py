@@ -22,9 +22,9 @@ from recordmill.transforms.images.versions import codec_versions
 from recordmill.transforms.metrics import count, count_left_out
 from recordmill.transforms.records import Failure, JobError
 from recordmill.transforms.shards import progress
-from recordmill.transforms.shards.batching import items
 from recordmill.transforms.shards.dataset_plan import record_settings
 from recordmill.transforms.shards.record_encoder import RecordSettings
+from recordmill.transforms.shards.references import items
 from recordmill.transforms.shards.totals import Totals, merged_totals
 from recordmill.transforms.survey import SurveyRecords
 from recordmill.transforms.sweeping import page, plot, tables

@@ -22,10 +22,9 @@ from recordmill.transforms.reading.verify_dataset import Expected
 from recordmill.transforms.reading.verify_keys import StoredPlace
 from recordmill.transforms.reading.verify_tally import Fault, Tally
 from recordmill.transforms.reading.verify_tasks import Verified
-from recordmill.transforms.shards.batching import items
 from recordmill.transforms.shards.dataset_plan import record_settings
 from recordmill.transforms.shards.record_encoder import RecordSettings
-from recordmill.transforms.shards.references import reference_record
+from recordmill.transforms.shards.references import items, reference_record
 from recordmill.transforms.shards.totals import Totals, merged_totals
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.storage.layout import MANIFEST

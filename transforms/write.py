@@ -20,7 +20,7 @@ from recordmill.transforms.plan import PlanDataset
 from recordmill.transforms.publish import Publish, Written
 from recordmill.transforms.records import ClassNames, Failure, ImageRecord
 from recordmill.transforms.shards.manifest import Provenance
-from recordmill.transforms.shards.recipe import Recipe, program_versions
+from recordmill.transforms.shards.previous import Recipe, program_versions
 from recordmill.transforms.storage.layout import Run
 from recordmill.transforms.storage.output import check_path
 from recordmill.transforms.storage.paths import absolute

@@ -19,13 +19,11 @@ from recordmill.transforms.failures import FailureLog
 from recordmill.transforms.group_references import GroupOf, GroupReferences, check_unique
 from recordmill.transforms.metrics import count, count_written
 from recordmill.transforms.shards import progress
-from recordmill.transforms.shards.batching import items
-from recordmill.transforms.shards.checkpoint import Checkpoint, shard_digest
 from recordmill.transforms.shards.dataset_plan import DatasetPlan, shard_index, worker_processes
 from recordmill.transforms.shards.previous import MaskMap
 from recordmill.transforms.shards.record_encoder import RecordEncoder
-from recordmill.transforms.shards.references import reference_record
-from recordmill.transforms.shards.report import ShardFile, ShardReport
+from recordmill.transforms.shards.references import items, reference_record
+from recordmill.transforms.shards.report import Checkpoint, ShardFile, ShardReport, shard_digest
 from recordmill.transforms.shards.reuse import PreviousRecords, ReusableShard, reusable_shard
 from recordmill.transforms.shards.tasks import EncodedBatch, EncodeTask, PartTask, encoder_pool, part_count
 from recordmill.transforms.storage import lock

@@ -21,12 +21,11 @@ from recordmill.transforms.metrics import count, count_written
 from recordmill.transforms.publish import Written
 from recordmill.transforms.records import Failure
 from recordmill.transforms.shards import progress
-from recordmill.transforms.shards.batching import items
 from recordmill.transforms.shards.dataset_plan import DatasetPlan, beam_splits, worker_processes
 from recordmill.transforms.shards.memory import shuffle_warning
 from recordmill.transforms.shards.read_back import read_back, shard_of_name
 from recordmill.transforms.shards.record_encoder import RecordEncoder
-from recordmill.transforms.shards.references import reference_record, reference_shard
+from recordmill.transforms.shards.references import items, reference_record, reference_shard
 from recordmill.transforms.shards.report import ShardReport, WriteStats
 from recordmill.transforms.shards.tasks import EncodedBatch, EncodeTask, encoder_pool
 from recordmill.transforms.sink import WriteToTFRecord

@@ -21,10 +21,8 @@ from recordmill.transforms.examples.tfds import (
     supervised_keys,
 )
 from recordmill.transforms.images.versions import codec_versions
-from recordmill.transforms.shards.class_overview import class_overview
-from recordmill.transforms.shards.lineage import ENDING
-from recordmill.transforms.shards.previous import SETTINGS, shard_name
-from recordmill.transforms.shards.recipe import package_version
+from recordmill.transforms.shards.overview import class_overview
+from recordmill.transforms.shards.previous import SETTINGS, package_version, shard_name
 from recordmill.transforms.shards.reconcile import Reconciled
 from recordmill.transforms.shards.report import ShardReport
 from recordmill.transforms.storage.layout import (
@@ -32,6 +30,7 @@ from recordmill.transforms.storage.layout import (
     FORMAT_VERSION,
     INDEX,
     LINEAGE,
+    LINEAGE_ENDING,
     MANIFEST,
     REPORT,
     REPORT_DATA,
@@ -95,7 +94,7 @@ def shard_files(reconciled: Reconciled) -> list[ShardNames]:
     num_shards = reconciled.num_shards
     for report in reconciled.reports:
         name = shard_name(report.split, report.shard, num_shards[report.split])
-        lineage = f"{LINEAGE}/{name}{ENDING}" if report.file.lineage_path is not None else None
+        lineage = f"{LINEAGE}/{name}{LINEAGE_ENDING}" if report.file.lineage_path is not None else None
         files.append(ShardNames(report, f"{name}.tfrecord", f"{INDEX}/{name}.idx", lineage))
     return files
 

@@ -10,7 +10,7 @@ import msgspec
 
 from recordmill.transforms.records import Failure, JobError
 from recordmill.transforms.shards.dataset_plan import DatasetPlan
-from recordmill.transforms.shards.plausibility import DataWarning, data_warnings
+from recordmill.transforms.shards.overview import DataWarning, data_warnings
 from recordmill.transforms.shards.report import ShardReport, WriteStats, merged
 from recordmill.transforms.shards.statistics import Statistics
 from recordmill.transforms.storage.layout import FAILURES

@@ -26,11 +26,9 @@ from recordmill.transforms.records import (
     Steps,
     StoredImage,
 )
-from recordmill.transforms.shards.fingerprint import annotations_fingerprint, has_details
-from recordmill.transforms.shards.lineage import EncodedRecord
-from recordmill.transforms.shards.references import reference_record
+from recordmill.transforms.shards.references import annotations_fingerprint, has_details, reference_record
 from recordmill.transforms.shards.report import WriteStats
-from recordmill.transforms.shards.reuse import PreviousRecords
+from recordmill.transforms.shards.reuse import EncodedRecord, PreviousRecords
 from recordmill.transforms.shards.statistics import CountedFeatures, is_lossy
 from recordmill.transforms.storage.read_ahead import Loading, read_ahead
 from recordmill.transforms.storage.reader import ListedReader
