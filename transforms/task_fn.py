@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import apache_beam as beam
 
+from recordmill.transforms.metrics import FailureLog
 from recordmill.transforms.survey import in_global_window
 from recordmill.transforms.workers.pool import ITEM_SECONDS, ProcessExecutor, worker_itself
 from recordmill.transforms.workers.task import Progress, R, Task, no_progress
@@ -19,6 +20,8 @@ class TaskFn(beam.DoFn, Generic[E, R]):
     """Submits tasks to worker processes, and yields their results in any order.
 
     Args:
+        workers: processes at most.
+        progress: is called with items that are done.
         item_seconds: after which a process that is still at the same item hangs.
     """
 
@@ -32,9 +35,12 @@ class TaskFn(beam.DoFn, Generic[E, R]):
         self._pending: list[tuple[E, Future[R]]] = []
 
     def start_bundle(self) -> None:
+        """Resets the state of the previous bundle, which may have failed."""
         self.teardown()
+        self.log = FailureLog()
 
     def finish_bundle(self) -> Iterator[Any]:
+        """Waits for the tasks that are still running."""
         try:
             while self._pending:
                 next(as_completed([future for _, future in self._pending]))
@@ -42,8 +48,10 @@ class TaskFn(beam.DoFn, Generic[E, R]):
                     yield in_window(value)
         finally:
             self.teardown()
+            self.log.finish()
 
     def teardown(self) -> None:
+        """Stops the processes."""
         if self._pool is not None:
             self._pool.close()
         self._pool = None
@@ -54,7 +62,7 @@ class TaskFn(beam.DoFn, Generic[E, R]):
         return ProcessExecutor(worker_itself, self._progress, self._workers, self._item_seconds)
 
     def results(self, element: E, result: R) -> Iterator[Any]:
-        """Yields the elements for the result of a task."""
+        """Yields the elements for the result of the task that was submitted for `element`."""
         raise NotImplementedError
 
     def submit(self, element: E, task: Task[Any, Any], pieces: int = 1) -> Iterator[Any]:

@@ -15,12 +15,9 @@ import apache_beam as beam
 import msgspec
 
 from recordmill.transforms.config import DatasetConfig
-from recordmill.transforms.failures import FailureLog
-from recordmill.transforms.group_references import GroupOf, GroupReferences, check_unique
 from recordmill.transforms.metrics import count, count_written
 from recordmill.transforms.shards import progress
 from recordmill.transforms.shards.dataset_plan import DatasetPlan, shard_index, worker_processes
-from recordmill.transforms.shards.previous import MaskMap
 from recordmill.transforms.shards.record_encoder import RecordEncoder
 from recordmill.transforms.shards.references import items, reference_record
 from recordmill.transforms.shards.report import Checkpoint, ShardFile, ShardReport, shard_digest
@@ -31,32 +28,27 @@ from recordmill.transforms.storage.faults import naming_faults
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.layout import Run
 from recordmill.transforms.storage.scratch import scratch_folder
-from recordmill.transforms.survey import Surveyed
+from recordmill.transforms.survey import GroupOf, GroupReferences, Surveyed, check_unique
 from recordmill.transforms.task_fn import TaskFn
 from recordmill.transforms.workers.pool import ProcessExecutor
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class WriteShards(beam.PTransform):
-    """Surveyed -> PCollection[ShardReport]: complete, unpublished shards.
+    """Surveyed -> PCollection[ShardReport]: complete, unpublished shards; none without records."""
 
-    A shard without records has no report. Only references are shuffled: images are loaded where their shard
-    is written.
-    """
-
-    def __init__(self, config: DatasetConfig, plan: beam.PCollection[DatasetPlan], run: Run) -> None:
-        super().__init__()
-        self._config = config
-        self._plan = plan
-        self._run = run
+    config: DatasetConfig
+    plan: beam.PCollection[DatasetPlan]
+    run: Run
 
     def expand(self, surveyed: Surveyed) -> beam.PCollection[ShardReport]:
         """(shard, references) -> GroupByKey -> one file a shard."""
         grouped = surveyed | "GroupByShard" >> GroupReferences(
-            self._plan, grouping_by_shard, tuple[int, bytes]
+            self.plan, grouping_by_shard, tuple[int, bytes]
         )
         return grouped.groups | "Write" >> beam.ParDo(
-            WriteShardsFn(self._config, self._run),
-            beam.pvalue.AsSingleton(self._plan),
+            WriteShardsFn(self.config, self.run),
+            beam.pvalue.AsSingleton(self.plan),
             beam.pvalue.AsList(grouped.repeated),
         ).with_output_types(ShardReport)
 
@@ -77,13 +69,9 @@ def ordered(batches: Iterable[bytes], by_key: bool) -> list[bytes]:
 
 @dataclasses.dataclass(frozen=True)
 class _Shard:
-    """A shard to be written.
+    """A shard to be written: its references in their final order.
 
-    Attributes:
-        checkpoint: of the shard.
-        previous: the shard of the previous version that was made from the same references; None if there is
-            none.
-        references: of its records, in their final order.
+    `previous` is the shard of the previous version that was made from the same references, if there is one.
     """
 
     checkpoint: Checkpoint
@@ -111,8 +99,7 @@ class WriteShardsFn(TaskFn[_Shard, EncodedBatch | ShardFile]):
         self._sizes: Mapping[str, int] = {}
         self._shards: list[tuple[str, int]] = []
         self._reused = self._submitted = 0
-        self._plan: DatasetPlan | None = None
-        self._log = FailureLog()
+        self._plan: DatasetPlan | None = None  # it may differ from the previous bundle's
 
     def process(
         self,
@@ -144,14 +131,12 @@ class WriteShardsFn(TaskFn[_Shard, EncodedBatch | ShardFile]):
             yield from self.submit(planned, EncodeTask(lacking, sizes_only=True))
 
     def finish_bundle(self) -> Iterator[Any]:
-        try:
-            yield from super().finish_bundle()
-        finally:
-            self._log.finish()
+        yield from super().finish_bundle()
         if self._reused:
             progress.add_note(f"reusing {self._reused} finished shard{'' if self._reused == 1 else 's'}")
 
     def teardown(self) -> None:
+        """Stops the worker processes; removes the scratch folder."""
         super().teardown()
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
@@ -173,7 +158,7 @@ class WriteShardsFn(TaskFn[_Shard, EncodedBatch | ShardFile]):
             yield from self._reused_or_written(dataclasses.replace(shard, previous=previous))
             return
         if result.failures_path is not None:
-            self._log.add_file(result.failures_path)
+            self.log.add_file(result.failures_path)
         yield _counted(_report(shard, ShardReport(shard.checkpoint.split, shard.checkpoint.shard, result)))
 
     def _reused_or_written(self, shard: _Shard) -> Iterator[ShardReport]:
@@ -213,12 +198,12 @@ class WriteShardsFn(TaskFn[_Shard, EncodedBatch | ShardFile]):
         """The previous version's records of a shard; None if the dataset has no versions."""
         if not self._run.version:
             return None
-        previous, shards = plan.previous, []
-        if previous is not None:
-            split = plan.splits[checkpoint.split]
-            shards = previous.overlapping(checkpoint.split, checkpoint.shard, split.num_shards, split.edges)
-        masks = MaskMap.of(plan.settings.features.labels, previous.masks if previous is not None else None)
-        return PreviousRecords(tuple(shards), self._config.order == "key", masks.name)
+        split, shards = plan.splits[checkpoint.split], []
+        if plan.previous is not None:
+            shards = plan.previous.overlapping(
+                checkpoint.split, checkpoint.shard, split.num_shards, split.edges
+            )
+        return PreviousRecords(tuple(shards), self._config.order == "key", plan.masks().name)
 
     def _working_folder(self) -> str:
         """The folder of this machine in which shards are written until they are finished."""

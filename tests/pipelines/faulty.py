@@ -168,7 +168,7 @@ class Job:
             for move in moves * times:
                 assert isinstance(move, Move)
                 move_file(move)
-        provenance = Provenance.start({"kind": "test", "input": ""}, self.run.digest, "none", "")
+        provenance = Provenance({"kind": "test", "input": ""}, self.run.digest, "none", "")
         with pytest.MonkeyPatch.context() as patch:
             # Drawing the page only reads, and takes as long as all the rest.
             patch.setattr("recordmill.transforms.publish.report_page", lambda *_: "a page")

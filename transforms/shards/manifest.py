@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import json
 import platform
 from collections.abc import Iterable, Mapping
@@ -35,6 +34,7 @@ from recordmill.transforms.storage.layout import (
     REPORT,
     REPORT_DATA,
 )
+from recordmill.transforms.storage.owner import utc_now
 from recordmill.transforms.storage.sealed import PLACEHOLDER, seal
 
 _TFDS_VERSION = "1.0.0"
@@ -44,48 +44,24 @@ _PACKAGES = ("apache-beam", "google-crc32c", "numpy", "pillow", "protobuf", "pyc
 
 @dataclasses.dataclass(frozen=True)
 class Provenance:
-    """Where a dataset comes from, as manifest.json records it."""
+    """Where a dataset comes from, as manifest.json records it, by a job that starts now."""
 
     source: Mapping[str, object]
     config_digest: str
     runner: str
     job: str
-    started: str
     version: str = ""
     source_reason: str = ""
-
-    @staticmethod
-    def start(
-        source: Mapping[str, object],
-        config_digest: str,
-        runner: str,
-        job: str,
-        version: str = "",
-        source_reason: str = "",
-    ) -> Provenance:
-        """The provenance of a job that starts now."""
-        return Provenance(source, config_digest, runner, job, _now(), version, source_reason)
+    started: str = dataclasses.field(default_factory=utc_now)
 
 
 class ShardNames(NamedTuple):
-    """A shard, and the names of its files under the output.
-
-    Attributes:
-        report: of the shard.
-        records_name: of its records.
-        index_name: of its index.
-        lineage_name: of its lineage; None where there are no versions, or it is empty.
-    """
+    """A shard, and the names of its files under the output; without versions, it has no lineage."""
 
     report: ShardReport
     records_name: str
     index_name: str
     lineage_name: str | None
-
-    @property
-    def names(self) -> list[str]:
-        """Of all its files."""
-        return [name for name in self[1:] if name is not None]
 
 
 def shard_files(reconciled: Reconciled) -> list[ShardNames]:
@@ -102,8 +78,11 @@ def shard_files(reconciled: Reconciled) -> list[ShardNames]:
 def manifest_json(
     reconciled: Reconciled, config: DatasetConfig, provenance: Provenance, described: Iterable[str]
 ) -> dict[str, Any]:
-    """What manifest.json holds, but for the digests of other files and its seal."""
-    shards = [name for shard in shard_files(reconciled) for name in shard.names]
+    """The contents of manifest.json, without its seal and the digests of other files.
+
+    `described` are the names of the files next to its shards, as `metadata_names` has them.
+    """
+    shards = [name for _, *names in shard_files(reconciled) for name in names if name is not None]
     files = sorted([*shards, *described, FAILURES])
     version = {"version": provenance.version} if provenance.version else {}
     return {**version, **_manifest(reconciled, config, provenance), "files": files}
@@ -112,16 +91,11 @@ def manifest_json(
 def manifest_text(manifest: Mapping[str, Any], digests: Mapping[str, str]) -> str:
     """The text of manifest.json, finished now, and sealed.
 
-    Args:
-        digests: sha256 of each file that is no shard, index or page, in hex, by name.
+    `digests` are the SHA-256, by name, of each file that is no shard, index or page.
     """
-    provenance = {**manifest["provenance"], "finished": _now()}
-    complete = {
-        **manifest,
-        "provenance": provenance,
-        "digests": dict(sorted(digests.items())),
-        "seal": PLACEHOLDER,
-    }
+    provenance = {**manifest["provenance"], "finished": utc_now()}
+    every = dict(sorted(digests.items()))
+    complete = {**manifest, "provenance": provenance, "digests": every, "seal": PLACEHOLDER}
     return seal(json.dumps(complete, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -141,7 +115,7 @@ def metadata_names(reconciled: Reconciled, config: DatasetConfig, version: str =
 
 
 def of_same_job(text: str, manifest: Mapping[str, Any]) -> bool:
-    """Whether the text of a manifest.json is of the job that has made `manifest`, whenever it was written."""
+    """Whether a manifest.json was written by the job of `manifest`, at any time."""
     try:
         parsed = json.loads(text)
         for name in ("digests", "seal"):
@@ -153,34 +127,14 @@ def of_same_job(text: str, manifest: Mapping[str, Any]) -> bool:
 
 
 def _summary(reconciled: Reconciled) -> DatasetSummary:
-    plan, stats = reconciled.plan, reconciled.stats
-    features = plan.settings.features
-    return DatasetSummary(
-        has_images=plan.has_images,
-        label_counts=plan.label_counts,
-        columns=features.columns,
-        attributes=features.attributes,
-        steps=features.steps,
-        annotated=features.annotated,
+    stats = reconciled.stats
+    return dataclasses.replace(
+        reconciled.plan.summary,
         channels=frozenset(stats.channels),
         dtypes=frozenset(stats.dtypes),
         formats=frozenset(stats.formats),
         chose_qualities=bool(stats.qualities),
-        class_names=features.labels.class_names(),
     )
-
-
-def _specs(reconciled: Reconciled, config: DatasetConfig) -> dict[str, FeatureSpec]:
-    """Of each feature; of a sequence, of its context."""
-    return _renamed(reconciled.plan.settings.schema.specs(_summary(reconciled)), config)
-
-
-def _list_specs(reconciled: Reconciled, config: DatasetConfig) -> dict[str, FeatureSpec]:
-    """Of one step of each feature list; none where records are no sequences."""
-    schema = reconciled.plan.settings.schema
-    if not isinstance(schema, SequenceSchema):
-        return {}
-    return _renamed(schema.list_specs(_summary(reconciled)), config)
 
 
 def _renamed(specs: Mapping[str, FeatureSpec], config: DatasetConfig) -> dict[str, FeatureSpec]:
@@ -196,37 +150,36 @@ def _reports(reconciled: Reconciled, split: str) -> list[ShardReport]:
 
 
 def companions(reconciled: Reconciled, config: DatasetConfig, version: str = "") -> dict[str, str]:
-    """Name and text of each file that other readers want: TFDS (no SequenceExample), Object Detection API."""
-    settings = reconciled.plan.settings
-    if isinstance(settings.schema, SequenceSchema):
+    """Name and text of each file that other readers need: TFDS (no SequenceExample), Object Detection API."""
+    settings, summary = reconciled.plan.settings, _summary(reconciled)
+    schema = settings.schema
+    if isinstance(schema, SequenceSchema):
         return {}
-    files = _tfds_files(reconciled, config, version or _TFDS_VERSION)
-    if "objects" in settings.schema.needs(settings.features.annotated):
-        files[_LABEL_MAP] = label_map_text(settings.features.labels)
-    return files
-
-
-def _tfds_files(reconciled: Reconciled, config: DatasetConfig, version: str) -> dict[str, str]:
-    specs = _specs(reconciled, config)
-    summary = _summary(reconciled)
+    specs = _renamed(schema.specs(summary), config)
     splits = {}
     for name in reconciled.plan.splits:
         reports = _reports(reconciled, name)
         lengths = tuple(report.file.stats.written for report in reports)
         splits[name] = SplitInfo(lengths, sum(report.file.size for report in reports))
-    return {
+    name, keys = dataset_name(config.name), supervised_keys(specs)
+    files = {
         **label_files(specs, summary.class_names),
         "features.json": features_json(specs, summary),
-        "dataset_info.json": dataset_info(dataset_name(config.name), version, splits, supervised_keys(specs)),
+        "dataset_info.json": dataset_info(name, version or _TFDS_VERSION, splits, keys),
     }
+    if "objects" in schema.needs(settings.features.annotated):
+        files[_LABEL_MAP] = label_map_text(settings.features.labels)
+    return files
 
 
 def _manifest(reconciled: Reconciled, config: DatasetConfig, provenance: Provenance) -> dict[str, Any]:
-    plan, stats = reconciled.plan, reconciled.stats
+    plan, stats, summary = reconciled.plan, reconciled.stats, _summary(reconciled)
+    schema, labels = plan.settings.schema, plan.settings.features.labels.labels
+    lists = schema.list_specs(summary) if isinstance(schema, SequenceSchema) else {}
     return {
         "format_version": FORMAT_VERSION,
         "recordmill": package_version("recordmill"),
-        "config": {**config.as_json(), "schema": plan.settings.schema.name},
+        "config": {**config.as_json(), "schema": schema.name},
         "config_digest": provenance.config_digest,
         "source": {**provenance.source, "digest": plan.digest},
         "counts": {
@@ -250,20 +203,20 @@ def _manifest(reconciled: Reconciled, config: DatasetConfig, provenance: Provena
         },
         "jpeg_qualities": {str(quality): count for quality, count in sorted(stats.qualities.items())},
         "splits": {name: _split(reconciled, name) for name in plan.splits},
-        "classes": class_overview(reconciled.statistics, plan.settings.features.labels.labels),
+        "classes": class_overview(reconciled.statistics, labels),
         "warnings": [one.as_json() for one in reconciled.warnings],
         "annotations": {
             "stored": dict(sorted(stats.annotations.items())),
             "changed": dict(sorted(stats.notes.items())),
         },
-        "features": _described(_specs(reconciled, config)),
-        "feature_lists": _described(_list_specs(reconciled, config)),
-        "labels": {str(number): name for number, name in plan.settings.features.labels.labels.items()},
+        "features": _described(_renamed(schema.specs(summary), config)),
+        "feature_lists": _described(_renamed(lists, config)),
+        "labels": {str(number): name for number, name in labels.items()},
         "provenance": {
             "runner": provenance.runner,
             "job": provenance.job,
             "started": provenance.started,
-            "finished": _now(),
+            "finished": utc_now(),
             "source_reason": provenance.source_reason,
             "reused_shards": sum(report.reused for report in reconciled.reports),
             "taken_over": _reused(reconciled),
@@ -310,8 +263,3 @@ def _split(reconciled: Reconciled, name: str) -> dict[str, object]:
 def _by_reason(counts: Mapping[tuple[str, str], int]) -> list[dict[str, object]]:
     rows: Iterable[tuple[tuple[str, str], int]] = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
     return [{"stage": stage, "reason": reason, "count": count} for (stage, reason), count in rows]
-
-
-def _now() -> str:
-    """UTC, ISO 8601."""
-    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
