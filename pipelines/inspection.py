@@ -34,8 +34,8 @@ from recordmill.pipelines.inspection_sheet import check_sheet, write_sheet
 from recordmill.pipelines.options.inspect import INSPECT
 from recordmill.pipelines.options.parser import Parser
 from recordmill.pipelines.terminal import Line, plain_console
+from recordmill.transforms.examples.framing import DamagedRecordError
 from recordmill.transforms.flags import as_flags
-from recordmill.transforms.framing import DamagedRecordError
 from recordmill.transforms.pages.text import counted, visible
 from recordmill.transforms.reading.class_names import class_names
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry, find_dataset

@@ -10,9 +10,9 @@ from rich.filesize import decimal
 from recordmill.pipelines.inspection_json import by_split, file_name
 from recordmill.pipelines.terminal import Line, named, paragraph, quoted, table
 from recordmill.transforms.pages.text import counted, visible
+from recordmill.transforms.reading.shard import LARGEST, Damage
 from recordmill.transforms.reading.survey import Survey
 from recordmill.transforms.reading.survey_classes import CLASS_KEYS, ClassCount
-from recordmill.transforms.reading.survey_damage import LARGEST, Damage
 from recordmill.transforms.reading.survey_images import Images
 from recordmill.transforms.reading.survey_parsed import MOST_NUMBER_BYTES
 from recordmill.transforms.reading.survey_sample import FileFound, Inspected

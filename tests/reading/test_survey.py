@@ -12,20 +12,26 @@ import google_crc32c
 import pytest
 from PIL import Image
 
+from recordmill.transforms.examples.framing import DamagedRecordError
 from recordmill.transforms.examples.protos import Example, FeatureMessage, SequenceExample
-from recordmill.transforms.framing import DamagedRecordError
-from recordmill.transforms.reading import survey_damage, survey_parsed, survey_sample
+from recordmill.transforms.reading import shard, survey_parsed, survey_sample
 from recordmill.transforms.reading.dataset import find_dataset
+from recordmill.transforms.reading.shard import (
+    Damage,
+    Record,
+    heads_in,
+    index_count,
+    locations,
+    opened,
+    records_and_damage,
+)
 from recordmill.transforms.reading.survey import Survey
 from recordmill.transforms.reading.survey_counts import (
     Count,
     estimated,
     head_count,
-    index_count,
     locate,
-    locations,
 )
-from recordmill.transforms.reading.survey_damage import Damage, Record, RecordFile, heads_in
 from recordmill.transforms.reading.survey_records import Taken, first_records, numbered_record, spread_records
 from recordmill.transforms.reading.survey_sample import Inspected, Limits, inspected, spread
 from recordmill.transforms.reading.survey_shown import WHOLE, Shortness, shown_record
@@ -94,7 +100,8 @@ def picture(width: int, height: int, image_format: str = "PNG", mode: str = "RGB
 
 def items(path: Path, data: bytes, most: int | None = None) -> list[Record | Damage]:
     path.write_bytes(data)
-    return list(RecordFile(str(path), len(data), most).items())
+    with opened(str(path)) as file:
+        return list(records_and_damage(file, len(data), most))
 
 
 def whole(*numbers: int, shift: int = 0) -> list[Record]:
@@ -170,7 +177,7 @@ def test_as_much_is_looked_through_as_is_allowed(tmp_path: Path) -> None:
 
 def test_a_head_on_the_edge_of_two_blocks_is_found(tmp_path: Path) -> None:
     for shift in (0, 1, 6, 11, 12):
-        junk = b"\xff" * (survey_damage._BLOCK + 1 - shift)
+        junk = b"\xff" * (shard._BLOCK + 1 - shift)
         *_, last = items(tmp_path / "x", junk + framed(b"last"))
         assert last == Record(1, len(junk), 4, b"last")
 
@@ -201,7 +208,7 @@ def test_compressed_files(tmp_path: Path) -> None:
 
 
 def test_a_record_that_is_too_large_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(survey_damage, "LARGEST", 400)
+    monkeypatch.setattr(shard, "LARGEST", 400)
     found = items(tmp_path / "x", FILE)
     assert [isinstance(item, Record) and item.payload is None for item in found] == [False] * 3 + [True] * 3
     assert [item.offset for item in found] == OFFSETS

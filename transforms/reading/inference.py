@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 from recordmill.transforms.examples.schema import PIXEL_FORMATS, Dtype, FeatureSpec
+from recordmill.transforms.examples.wire import Feature, Kind, Span, read_example, read_feature_lists
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry
 from recordmill.transforms.reading.shard import frames
 from recordmill.transforms.records import BadInput
@@ -17,7 +18,6 @@ from recordmill.transforms.sources.tfrecord.records import (
     image_within,
     is_encoded,
 )
-from recordmill.transforms.sources.tfrecord.wire import Feature, Kind, Span, read_example, read_feature_lists
 
 SAMPLE_RECORDS = 64
 """How many records tell what all have in common."""
@@ -100,7 +100,7 @@ def _payloads(shards: Iterable[ShardEntry]) -> Iterator[bytes]:
     for shard in shards:
         try:
             yield from (frame.payload for frame in frames(shard.path))
-        except (ValueError, EOFError) as error:
+        except ValueError as error:
             raise ValueError(f"{shard.path!r} cannot be read: {error}") from error
 
 

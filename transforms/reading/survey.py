@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from recordmill.transforms.examples.wire import Feature
 from recordmill.transforms.reading.survey_classes import CLASS_KEYS, Classes, is_class
 from recordmill.transforms.reading.survey_parsed import Parsed, facts_of, fields_of, image_in, parsed
 from recordmill.transforms.reading.survey_values import Range, Values
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.sources.tfrecord.records import IMAGE_KEYS, Fields
-from recordmill.transforms.sources.tfrecord.wire import Feature
 
 _MOST_KEYS = 2_000
 _MOST_IMAGES = 64  # of one feature of one record

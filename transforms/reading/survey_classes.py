@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from recordmill.transforms.examples.wire import Feature
 from recordmill.transforms.reading.survey_values import shown_text
 from recordmill.transforms.sources.tfrecord.records import LABEL_KEYS, TEXT
-from recordmill.transforms.sources.tfrecord.wire import Feature
 
 _OBJECT_TEXT = "image/object/class/text"
 CLASS_KEYS: dict[str, str] = {

@@ -5,6 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
+from recordmill.transforms.examples.wire import (
+    Feature,
+    Span,
+    fields,
+    read_example,
+    read_feature_lists,
+)
 from recordmill.transforms.reading.survey_images import ImageFacts, image_facts
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.sources.tfrecord.records import (
@@ -13,13 +20,6 @@ from recordmill.transforms.sources.tfrecord.records import (
     Fields,
     image_within,
     is_encoded,
-)
-from recordmill.transforms.sources.tfrecord.wire import (
-    Feature,
-    Span,
-    fields,
-    read_example,
-    read_feature_lists,
 )
 
 MOST_NUMBER_BYTES = 16 << 20

@@ -7,11 +7,21 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from recordmill.transforms.framing import FRAME_BYTES, DamagedRecordError
+from recordmill.transforms.examples.framing import FRAME_BYTES, DamagedRecordError
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry
-from recordmill.transforms.reading.shard import opened, read_index, record_at
-from recordmill.transforms.reading.survey_counts import Location, index_count, locate, locations
-from recordmill.transforms.reading.survey_damage import LARGEST, Damage, Record, RecordFile
+from recordmill.transforms.reading.shard import (
+    LARGEST,
+    Damage,
+    Location,
+    Record,
+    index_count,
+    locations,
+    opened,
+    read_index,
+    record_at,
+    records_and_damage,
+)
+from recordmill.transforms.reading.survey_counts import locate
 from recordmill.transforms.reading.survey_sample import MOST_SCANNED, FileFound, spread
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.storage.file_system import file_system
@@ -40,9 +50,10 @@ def first_records(dataset: Dataset, most: int) -> Iterator[Taken]:
 
 
 def _records(entry: ShardEntry) -> Iterator[Taken]:
-    for item in RecordFile(entry.path, entry.size or 0, MOST_SCANNED).items():
-        if isinstance(item, Record):
-            yield Taken(entry, item)
+    with opened(entry.path) as file:
+        for item in records_and_damage(file, entry.size or 0, MOST_SCANNED):
+            if isinstance(item, Record):
+                yield Taken(entry, item)
 
 
 def numbered_record(entries: Sequence[ShardEntry], number: int) -> Taken:
@@ -71,12 +82,13 @@ def _numbered(entry: ShardEntry, number: int) -> Record | int:
     """A record of a file by its number, or how many records the file has."""
     if not _is_hopped(entry):
         count = 0
-        for item in RecordFile(entry.path, entry.size or 0).items():
-            if isinstance(item, Damage):
-                raise DamagedRecordError(item.number, item.offset, item.fault)
-            if item.number == number:
-                return item
-            count += 1
+        with opened(entry.path) as file:
+            for item in records_and_damage(file, entry.size or 0):
+                if isinstance(item, Damage):
+                    raise DamagedRecordError(item.number, item.offset, item.fault)
+                if item.number == number:
+                    return item
+                count += 1
         return count
     count = 0
     for count, location in enumerate(_locations(entry), 1):
@@ -87,8 +99,8 @@ def _numbered(entry: ShardEntry, number: int) -> Record | int:
 
 def _is_hopped(entry: ShardEntry) -> bool:
     """Whether single records of a file can be found without reading those before."""
-    with opened(entry.path) as (_, packed):
-        return not packed and (entry.index is not None or not file_system(entry.path).has_latency)
+    with opened(entry.path) as file:
+        return not file.compression and (entry.index is not None or not file_system(entry.path).has_latency)
 
 
 def _locations(entry: ShardEntry) -> Iterator[Location]:
@@ -100,7 +112,7 @@ def _locations(entry: ShardEntry) -> Iterator[Location]:
         index = read_index(entry.index)
     except ValueError:
         return locations(entry.path, size)
-    return zip(index.offsets, index.lengths, strict=True)
+    return map(Location, index.offsets, index.lengths)
 
 
 def _read(entry: ShardEntry, number: int, location: Location) -> Record:
@@ -109,11 +121,7 @@ def _read(entry: ShardEntry, number: int, location: Location) -> Record:
     size = length - FRAME_BYTES
     if size > LARGEST:
         return Record(number, offset, size, None)
-    try:
-        payload = record_at(entry.path, offset, length)
-    except DamagedRecordError as error:
-        raise DamagedRecordError(number, offset, error.fault) from error
-    return Record(number, offset, size, payload)
+    return Record(number, offset, size, record_at(entry.path, offset, length, number))
 
 
 def spread_records(files: Sequence[FileFound], most: int) -> Iterator[Taken | BadInput]:

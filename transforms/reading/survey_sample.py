@@ -7,13 +7,18 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Generator, Mapping, Sequence
 
-from recordmill.transforms.framing import DamagedRecordError
+from recordmill.transforms.examples.framing import FRAME_BYTES, DamagedRecordError, RecordFile
 from recordmill.transforms.reading.class_names import class_names
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry
-from recordmill.transforms.reading.shard import opened
+from recordmill.transforms.reading.shard import (
+    Damage,
+    Record,
+    index_count,
+    opened,
+    records_and_damage,
+)
 from recordmill.transforms.reading.survey import Survey
-from recordmill.transforms.reading.survey_counts import Count, estimated, head_count, index_count
-from recordmill.transforms.reading.survey_damage import Damage, Record, RecordFile
+from recordmill.transforms.reading.survey_counts import Count, estimated, head_count
 from recordmill.transforms.storage.file_system import file_system
 
 SAMPLE_RECORDS = 1_000
@@ -178,16 +183,17 @@ class _Reading:
         """Takes in the records of a file, one at each step, which gives True."""
         most = None if self._limits.records is None else MOST_SCANNED
         assert file.entry.size is not None
-        stream = RecordFile(file.entry.path, file.entry.size, most)
         try:
-            for item in stream.items():
-                file.packed, file.used = stream.packed, stream.used
-                if isinstance(item, Damage):
-                    self._add_damage(file, item)
-                else:
-                    self._add(file, item)
-                    yield True
-            file.packed, file.ended = stream.packed, True
+            with opened(file.entry.path) as stream:
+                file.packed = bool(stream.compression)
+                for item in records_and_damage(stream, file.entry.size, most):
+                    file.used = _used(stream, item, file.used)
+                    if isinstance(item, Damage):
+                        self._add_damage(file, item)
+                    else:
+                        self._add(file, item)
+                        yield True
+            file.ended = True
         except OSError as error:
             file.faults.append(f"cannot be read: {error.strerror or error}")
 
@@ -224,6 +230,15 @@ class _Reading:
         file.damaged += 1
         if len(file.damage) < _MOST_DAMAGE:
             file.damage.append(damage)
+
+
+def _used(stream: RecordFile, item: Record | Damage, before: int) -> int:
+    """Bytes of a file that were read up to the end of a record or of damage."""
+    if stream.compression:
+        return stream.file.tell()
+    if isinstance(item, Record):
+        return item.offset + item.size + FRAME_BYTES
+    return before if item.resumed is None else item.resumed
 
 
 def _count(files: Sequence[FileFound]) -> None:
@@ -274,8 +289,8 @@ def _by_heads(file: FileFound, most: int) -> Count | None:
     path, size = file.entry.path, file.entry.size or 0
     try:
         if file.packed is None:
-            with opened(path) as (_, file.packed):
-                pass
+            with opened(path) as stream:
+                file.packed = bool(stream.compression)
         return None if file.packed else head_count(path, size, most)
     except DamagedRecordError as error:
         file.damaged += 1

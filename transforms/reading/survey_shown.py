@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from recordmill.transforms.reading.survey_damage import Record
+from recordmill.transforms.examples.wire import Feature, Span
+from recordmill.transforms.reading.shard import Record
 from recordmill.transforms.reading.survey_parsed import fields_of, image_in, parsed
 from recordmill.transforms.reading.survey_values import DTYPES, json_number, shown_text
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.sources.tfrecord.records import Fields
-from recordmill.transforms.sources.tfrecord.wire import Feature, Span
 
 
 class Shortness(NamedTuple):

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from recordmill.transforms.examples.wire import Feature, Kind
 from recordmill.transforms.reading.survey_images import ImageFacts, Images
-from recordmill.transforms.sources.tfrecord.wire import Feature, Kind
 
 DTYPES: dict[Kind | None, str] = {"int64": "int64", "float": "float32", "bytes": "string", None: "none"}
 """As tf.io.parse_single_example names them; `none` for a feature that says no kind, which has no values."""

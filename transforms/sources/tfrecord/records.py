@@ -11,6 +11,14 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from recordmill.transforms.examples.wire import (
+    NOT_AN_EXAMPLE,
+    Feature,
+    Span,
+    read_example,
+    read_feature_lists,
+    read_tensor,
+)
 from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
@@ -23,14 +31,6 @@ from recordmill.transforms.records import (
     MaskImage,
     Scalar,
     Steps,
-)
-from recordmill.transforms.sources.tfrecord.wire import (
-    NOT_AN_EXAMPLE,
-    Feature,
-    Span,
-    read_example,
-    read_feature_lists,
-    read_tensor,
 )
 
 Pixels = tuple[int, int, int]
