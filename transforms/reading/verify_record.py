@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from PIL import Image
 
+from recordmill.transforms.examples.record_view import IMAGE_KEYS
 from recordmill.transforms.examples.schema import FeatureSpec
 from recordmill.transforms.examples.wire import Feature, read_example, read_feature_lists
 from recordmill.transforms.images import jpeg_header
@@ -22,7 +23,6 @@ from recordmill.transforms.images.pillow import DECODER_ERRORS, named
 from recordmill.transforms.images.tensor import tensor_bytes
 from recordmill.transforms.reading.verify_dataset import Expected
 from recordmill.transforms.records import IGNORE, BadInput
-from recordmill.transforms.sources.tfrecord.records import IMAGE_KEYS
 
 NOT_AN_EXAMPLE = "record that is no Example"
 WRONG_FEATURES = "features differ from the manifest"
