@@ -15,10 +15,9 @@ from recordmill.transforms.reading.against import DIFFERS, CompareTask, class_di
 from recordmill.transforms.reading.verify_dataset import Expected
 from recordmill.transforms.reading.verify_report import Fault, Tally
 from recordmill.transforms.reading.verify_tasks import StoredPlace
-from recordmill.transforms.shards.batching import items
 from recordmill.transforms.shards.dataset_plan import record_settings
 from recordmill.transforms.shards.record_encoder import RecordSettings
-from recordmill.transforms.shards.references import reference_record
+from recordmill.transforms.shards.references import items, reference_record
 from recordmill.transforms.shards.totals import Totals, merged_totals
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.storage.layout import FAILURES, MANIFEST
