@@ -75,11 +75,12 @@ class VerifyShards(beam.PTransform):
             | "CheckRecords"
             >> beam.ParDo(
                 CheckFn(self._workers, self._against is not None), beam.pvalue.AsSingleton(opened["expected"])
-            ).with_outputs(_KEYS, _LOCATIONS, main="tallies")
+            )
+            .with_output_types(Tally, **{_KEYS: tuple[int, bytes], _LOCATIONS: tuple[str, bytes]})
+            .with_outputs(_KEYS, _LOCATIONS, main="tallies")
         )
         again = (
             checked[_KEYS]
-            | "TypeKeys" >> beam.Map(_same).with_output_types(tuple[int, bytes])
             | "GroupKeys" >> beam.GroupByKey()
             | "FindRepeated" >> beam.Map(repeated, beam.pvalue.AsSingleton(opened[_NAMES]))
         )
@@ -87,11 +88,8 @@ class VerifyShards(beam.PTransform):
         scratch = None
         if self._against is not None:
             scratch = self._against.scratch
-            locations = checked[_LOCATIONS] | "TypeLocations" >> beam.Map(_same).with_output_types(
-                tuple[str, bytes]
-            )
             compare = CompareWithSource(self._path, self._against, self._workers)
-            tallies += (locations, opened["expected"]) | "CompareWithSource" >> compare
+            tallies += (checked[_LOCATIONS], opened["expected"]) | "CompareWithSource" >> compare
         return (
             tallies
             | "GatherTallies" >> beam.Flatten()
@@ -197,11 +195,6 @@ def write_tally(tally: Tally, path: str, report: str, started: str, scratch: str
             remove_marked_folder(scratch)
     write_report(report, report_of(tally, path, started, _now()))
     return report
-
-
-def _same(pair: tuple[Any, bytes]) -> tuple[Any, bytes]:
-    """Tagged outputs have no types of their own, which groups need."""
-    return pair
 
 
 def _now() -> str:
