@@ -97,8 +97,7 @@ class _Verification(Job):
         self._report = report
 
     def assemble(self, pipeline: beam.Pipeline) -> None:
-        from recordmill.transforms.verify import VerifyShards
-        from recordmill.transforms.verify_against import SourceAgain
+        from recordmill.transforms.verify import SourceAgain, VerifyShards
 
         options = self._options
         against = scratch = None
