@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
-import uuid
 from collections.abc import Sequence
 
 from recordmill.pipelines.options.parser import PASSES, Command, Parser
@@ -199,14 +197,3 @@ def _checked_path(path: str) -> str:
     if not (is_folder(found) and is_file(f"{found}/{MANIFEST}")):
         find_dataset(path)
     return path if found == location else found
-
-
-def scratch_next_to(report: str) -> str:
-    """A folder for decompressed files, that all workers can read."""
-    return f"{absolute(report)}-{uuid.uuid4().hex}"
-
-
-def report_in(options: VerifyOptions, folder: str) -> str:
-    """Where the job writes its report; below `folder` if the call names no file."""
-    assert options.report is not None or options.runner in LOCAL_RUNNERS
-    return options.report or os.path.join(folder, "report.json")

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from recordmill.pipelines.verify_table import MOST_SHOWN, print_verified
+from recordmill.pipelines.verify import MOST_SHOWN, print_verified
 from recordmill.transforms.reading.verify_report import MOST_WORST, Fault, Likeness, Tally, report_of
 
 

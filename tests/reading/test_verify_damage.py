@@ -14,7 +14,7 @@ from benchmarks.drawings import draw
 from recordmill.pipelines import cli
 from recordmill.transforms.reading.dataset import ShardEntry
 from recordmill.transforms.reading.verify_dataset import open_dataset
-from recordmill.transforms.reading.verify_report import MOST_NAMED, Fault, Tally, merged, tally_of
+from recordmill.transforms.reading.verify_report import MOST_NAMED, Fault, Tally, merged
 from recordmill.transforms.reading.verify_shard import scan_shard
 from recordmill.transforms.reading.verify_tasks import CheckTask, ScanTask
 from recordmill.transforms.workers.task import Worker
@@ -226,5 +226,4 @@ def test_faults_are_all_counted_and_the_first_of_them_named() -> None:
     assert report["faults"] == {"box outside the image": 3 * MOST_NAMED}
     assert report["checked"] == {"records": 30} and len(report["named"]) == MOST_NAMED
     assert {fault["file"] for fault in report["named"]} == {"0.tfrecord"}
-    again = tally_of(report)
-    assert again.faults == total.faults and again.first("box outside the image", 2)[1].record == 1
+    assert [fault["record"] for fault in report["named"]] == list(range(MOST_NAMED))

@@ -146,13 +146,12 @@ class Tally:
         for kind, faults in other.named.items():
             self._name(kind, faults)
 
-    def first(self, kind: str, most: int = MOST_NAMED) -> list[Fault]:
+    def first(self, kind: str) -> list[Fault]:
         """The first faults of a kind, by file and record."""
-        order = sorted(
+        return sorted(
             self.named.get(kind, ()),
             key=lambda fault: (fault.file, -1 if fault.record is None else fault.record, fault.what),
-        )
-        return order[: min(most, MOST_NAMED)]
+        )[:MOST_NAMED]
 
     def as_json(self) -> dict[str, Any]:
         """For the report."""
@@ -176,14 +175,6 @@ def merged(tallies: Iterable[Tally]) -> Tally:
     total = Tally()
     for tally in tallies:
         total.merge(tally)
-    return total
-
-
-def tally_of(report: Mapping[str, Any]) -> Tally:
-    """The tally in a report, without similarities."""
-    total = Tally(Counter(report["checked"]), Counter(report["faults"]), notes=set(report["not_checked"]))
-    for one in report["named"]:
-        total.named.setdefault(one["kind"], []).append(Fault(**one))
     return total
 
 
