@@ -11,7 +11,7 @@ from rich.table import Table
 
 from recordmill.pipelines.terminal import plain_console
 from recordmill.transforms.pages.text import counted, visible
-from recordmill.transforms.reading.verify_tally import Fault, Tally, tally_of
+from recordmill.transforms.reading.verify_report import Fault, Tally, tally_of
 
 MOST_SHOWN = 20
 """Faults of a kind that are shown; the report has more."""

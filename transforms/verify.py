@@ -6,10 +6,8 @@ with beam.Pipeline() as p:
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
@@ -17,17 +15,22 @@ import apache_beam as beam
 from recordmill.transforms.metrics import count
 from recordmill.transforms.reading.dataset import ShardEntry, followed
 from recordmill.transforms.reading.verify_dataset import Expected, open_dataset
-from recordmill.transforms.reading.verify_keys import ENTRY_BYTES, bucketed, repeated
-from recordmill.transforms.reading.verify_report import REPEATED, report_of, write_report
+from recordmill.transforms.reading.verify_report import Tally, merged, report_of, write_report
 from recordmill.transforms.reading.verify_shard import RecordRange
-from recordmill.transforms.reading.verify_tally import Fault, Tally
-from recordmill.transforms.reading.verify_tasks import CheckTask, ScanTask, Verified
+from recordmill.transforms.reading.verify_tasks import (
+    ENTRY_BYTES,
+    CheckTask,
+    ScanTask,
+    Verified,
+    bucketed,
+    repeated,
+)
 from recordmill.transforms.records import JobError
 from recordmill.transforms.shards import progress
 from recordmill.transforms.storage.faults import naming_faults
 from recordmill.transforms.storage.owner import remove_marked_folder
 from recordmill.transforms.task_fn import TaskFn, in_window
-from recordmill.transforms.verify_against import CompareWithSource, SourceAgain
+from recordmill.transforms.verify_against import CompareWithSource, SourceAgain, count_faults
 
 _SHARDS, _NAMES, _TALLIES, _KEYS, _LOCATIONS = "shards", "names", "tallies", "keys", "locations"
 _KEYS_HELD = 1 << 20
@@ -59,9 +62,7 @@ class VerifyShards(beam.PTransform):
             begin
             | "Start" >> beam.Impulse()
             | "OpenDataset"
-            >> beam.ParDo(OpenFn(self._path, self._against is not None)).with_outputs(
-                _SHARDS, _NAMES, _TALLIES, main="expected"
-            )
+            >> beam.ParDo(OpenFn(self._path)).with_outputs(_SHARDS, _NAMES, _TALLIES, main="expected")
         )
         scanned = (
             opened[_SHARDS]
@@ -73,14 +74,14 @@ class VerifyShards(beam.PTransform):
             | "SpreadRanges" >> beam.Reshuffle()
             | "CheckRecords"
             >> beam.ParDo(
-                CheckFn(self._workers, progress.add_done), beam.pvalue.AsSingleton(opened["expected"])
+                CheckFn(self._workers, self._against is not None), beam.pvalue.AsSingleton(opened["expected"])
             ).with_outputs(_KEYS, _LOCATIONS, main="tallies")
         )
         again = (
             checked[_KEYS]
             | "TypeKeys" >> beam.Map(_same).with_output_types(tuple[int, bytes])
             | "GroupKeys" >> beam.GroupByKey()
-            | "FindRepeated" >> beam.Map(tally_repeated, beam.pvalue.AsSingleton(opened[_NAMES]))
+            | "FindRepeated" >> beam.Map(repeated, beam.pvalue.AsSingleton(opened[_NAMES]))
         )
         tallies = [opened[_TALLIES], scanned[_TALLIES], checked["tallies"], again]
         scratch = None
@@ -94,7 +95,7 @@ class VerifyShards(beam.PTransform):
         return (
             tallies
             | "GatherTallies" >> beam.Flatten()
-            | "AddUp" >> beam.CombineGlobally(AddUpFn())
+            | "AddUp" >> beam.CombineGlobally(merged)
             | "WriteReport"
             >> beam.Map(write_tally, self._path, self._report, _now(), scratch).with_output_types(str)
         )
@@ -105,12 +106,10 @@ class OpenFn(beam.DoFn):
 
     Args:
         path: of the dataset.
-        joins: its records are compared with their source.
     """
 
-    def __init__(self, path: str, joins: bool) -> None:
+    def __init__(self, path: str) -> None:
         self._path = path
-        self._joins = joins
 
     def process(self, _: bytes) -> Iterator[Any]:
         """The dataset.
@@ -120,18 +119,18 @@ class OpenFn(beam.DoFn):
         """
         with naming_faults(self._path):
             try:
-                opened = open_dataset(self._path)
+                dataset, expected, tally = open_dataset(self._path)
             except ValueError as error:
                 raise JobError(str(error)) from error
-        names = [opened.name(shard.path) for shard in opened.dataset.shards]
-        yield dataclasses.replace(opened.expected, joins=self._joins)
-        yield beam.pvalue.TaggedOutput(_TALLIES, opened.tally)
+        names = [shard.path.removeprefix(f"{dataset.folder}/") for shard in dataset.shards]
+        yield expected
+        yield beam.pvalue.TaggedOutput(_TALLIES, tally)
         yield beam.pvalue.TaggedOutput(_NAMES, names)
-        for index, (name, shard) in enumerate(zip(names, opened.dataset.shards, strict=True)):
+        for index, (name, shard) in enumerate(zip(names, dataset.shards, strict=True)):
             yield beam.pvalue.TaggedOutput(_SHARDS, (index, name, shard))
 
 
-class ScanFn(TaskFn[None, Verified]):
+class ScanFn(TaskFn[None, tuple[Tally, list[RecordRange]]]):
     """Shard -> RecordRanges; to `tallies` what was found."""
 
     def process(self, shard: Shard) -> Iterator[Any]:
@@ -139,16 +138,26 @@ class ScanFn(TaskFn[None, Verified]):
         index, name, entry = shard
         yield from self.submit(None, ScanTask(entry, name, index))
 
-    def results(self, _: None, found: Verified) -> Iterator[Any]:
+    def results(self, _: None, found: tuple[Tally, list[RecordRange]]) -> Iterator[Any]:
         """Its records, and the faults of the file."""
-        progress.add_total(sum(len(records.lengths) for records in found.ranges))
-        count_faults(found.tally)
-        yield from found.ranges
-        yield beam.pvalue.TaggedOutput(_TALLIES, found.tally)
+        tally, ranges = found
+        progress.add_total(sum(len(records.lengths) for records in ranges))
+        count_faults(tally)
+        yield from ranges
+        yield beam.pvalue.TaggedOutput(_TALLIES, tally)
 
 
 class CheckFn(TaskFn[None, Verified]):
-    """RecordRange -> Tally; to `keys` hashes of keys, by bucket; to `locations` keys and their locations."""
+    """RecordRange -> Tally; to `keys` hashes of keys, by bucket; to `locations` keys and their locations.
+
+    Args:
+        workers: processes at most.
+        has_places: whether there are locations.
+    """
+
+    def __init__(self, workers: int, has_places: bool) -> None:
+        super().__init__(workers, progress.add_done)
+        self._has_places = has_places
 
     def start_bundle(self) -> None:
         """No task submitted, no key seen."""
@@ -157,16 +166,15 @@ class CheckFn(TaskFn[None, Verified]):
 
     def process(self, records: RecordRange, expected: Expected) -> Iterator[Any]:
         """Some records."""
-        yield from self.submit(None, CheckTask(records, expected))
+        yield from self.submit(None, CheckTask(records, expected, self._has_places))
 
     def finish_bundle(self) -> Iterator[Any]:
         """Waits for the tasks that are running."""
         yield from super().finish_bundle()
-        for pair in self._parted():
-            yield in_window(pair)
+        yield from map(in_window, self._parted())
 
     def results(self, _: None, found: Verified) -> Iterator[Any]:
-        """What was found of them."""
+        """What was found in them."""
         count("verified", len(found.keys) // ENTRY_BYTES)
         count_faults(found.tally)
         yield found.tally
@@ -182,51 +190,12 @@ class CheckFn(TaskFn[None, Verified]):
             yield beam.pvalue.TaggedOutput(_KEYS, pair)
 
 
-def count_faults(tally: Tally) -> None:
-    """For the runner's console."""
-    for kind, times in tally.faults.items():
-        count(f"faults/{kind}", times)
-
-
-def tally_repeated(bucket: tuple[int, Iterable[bytes]], names: Sequence[str]) -> Tally:
-    """The records of a bucket whose keys are repeated."""
-    tally = Tally()
-    for (first, number), (shard, record) in repeated(bucket[1]):
-        what = f"record {number} of {names[first]} has the same key"
-        tally.add(Fault(REPEATED, names[shard], record, what=what))
-    return tally
-
-
-class AddUpFn(beam.CombineFn):
-    """Tallies to their sum."""
-
-    def create_accumulator(self) -> Tally:
-        """Nothing."""
-        return Tally()
-
-    def add_input(self, total: Tally, tally: Tally) -> Tally:
-        """One more."""
-        total.merge(tally)
-        return total
-
-    def merge_accumulators(self, totals: Iterable[Tally]) -> Tally:
-        """All together."""
-        merged = Tally()
-        for total in totals:
-            merged.merge(total)
-        return merged
-
-    def extract_output(self, total: Tally) -> Tally:
-        """The sum itself."""
-        return total
-
-
 def write_tally(tally: Tally, path: str, report: str, started: str, scratch: str | None) -> str:
     """Writes the report, removes the scratch folder; returns the path of the report."""
     if scratch is not None:
         with naming_faults(scratch):
             remove_marked_folder(scratch)
-    write_report(report, json.dumps(report_of(tally, path, started, _now()), indent=1, ensure_ascii=False))
+    write_report(report, report_of(tally, path, started, _now()))
     return report
 
 

@@ -11,28 +11,22 @@ import apache_beam as beam
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.metrics import count
 from recordmill.transforms.read import ReadSource
-from recordmill.transforms.reading.against import class_differences
-from recordmill.transforms.reading.verify_against import (
-    DIFFERS,
-    CompareTask,
-    failed_keys,
-    unmatched,
-)
+from recordmill.transforms.reading.against import DIFFERS, CompareTask, class_differences, failed_keys
 from recordmill.transforms.reading.verify_dataset import Expected
-from recordmill.transforms.reading.verify_keys import StoredPlace
-from recordmill.transforms.reading.verify_tally import Fault, Tally
-from recordmill.transforms.reading.verify_tasks import Verified
-from recordmill.transforms.shards.batching import items
+from recordmill.transforms.reading.verify_report import Fault, Tally
+from recordmill.transforms.reading.verify_tasks import StoredPlace
 from recordmill.transforms.shards.dataset_plan import record_settings
 from recordmill.transforms.shards.record_encoder import RecordSettings
-from recordmill.transforms.shards.references import reference_record
+from recordmill.transforms.shards.references import items, reference_record
 from recordmill.transforms.shards.totals import Totals, merged_totals
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.storage.layout import MANIFEST
+from recordmill.transforms.storage.layout import FAILURES, MANIFEST
 from recordmill.transforms.storage.paths import absolute
 from recordmill.transforms.survey import SurveyRecords
 from recordmill.transforms.task_fn import TaskFn, in_window
 
+NOT_IN_SOURCE = "record missing from the source"
+NOT_STORED = "input that is neither in the dataset nor in failures.jsonl"
 _UNMATCHED = "unmatched"
 _STORED, _SOURCE, _FAILED = "stored", "source", "failed"
 # Records of a task.
@@ -135,10 +129,14 @@ def failed_pairs(_: bytes, folder: str) -> Iterator[tuple[str, bytes]]:
 def compare_classes(expected: Expected, settings: RecordSettings) -> Tally:
     """Faults where the classes of the manifest differ from those of the source."""
     tally = Tally()
-    for one in class_differences(expected.labels, settings):
-        what = f"{one.feature} {one.where}: expected {one.expected}, found {one.found}"
-        tally.add(Fault(DIFFERS, MANIFEST, what=what))
+    tally.add(*(Fault(DIFFERS, MANIFEST, what=one) for one in class_differences(expected.labels, settings)))
     return tally
+
+
+def count_faults(tally: Tally) -> None:
+    """For the runner's console."""
+    for kind, times in tally.faults.items():
+        count(f"faults/{kind}", times)
 
 
 class PairFn(beam.DoFn):
@@ -149,18 +147,20 @@ class PairFn(beam.DoFn):
         key, found = joined
         references = list(found[_SOURCE])
         locations = sorted(found[_STORED])
-        if not references or not locations:
-            tally = unmatched(
-                key, map(StoredPlace.unpack, locations), bool(references), any(True for _ in found[_FAILED])
-            )
-            if tally.faults:
-                yield beam.pvalue.TaggedOutput(_UNMATCHED, tally)
-            return
-        for location in locations:
-            yield location, references[0]
+        tally = Tally()
+        if not references:
+            for place in map(StoredPlace.unpack, locations):
+                tally.add(Fault(NOT_IN_SOURCE, place.name, place.record, place.offset, key))
+        elif not locations and not any(True for _ in found[_FAILED]):
+            tally.add(Fault(NOT_STORED, FAILURES, key=key, what="the source has it"))
+        if tally.faults:
+            yield beam.pvalue.TaggedOutput(_UNMATCHED, tally)
+        elif references:
+            for location in locations:
+                yield location, references[0]
 
 
-class CompareFn(TaskFn[None, Verified]):
+class CompareFn(TaskFn[None, Tally]):
     """Pair -> Tally.
 
     Args:
@@ -191,11 +191,10 @@ class CompareFn(TaskFn[None, Verified]):
         yield from map(in_window, early)
         yield from super().finish_bundle()
 
-    def results(self, _: None, found: Verified) -> Iterator[Any]:
+    def results(self, _: None, tally: Tally) -> Iterator[Any]:
         """The faults of some records."""
-        for kind, times in found.tally.faults.items():
-            count(f"faults/{kind}", times)
-        yield found.tally
+        count_faults(tally)
+        yield tally
 
     def _submit_held(self) -> Iterator[Any]:
         held, self._held = self._held, []

@@ -23,9 +23,8 @@ from recordmill.pipelines.options.runner import (
 from recordmill.pipelines.options.source import check_given
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.flags import REQUIRED, declares_flags, flag, flags_of
-from recordmill.transforms.reading.against_settings import config_of, source_of_manifest
 from recordmill.transforms.reading.dataset import find_dataset, followed
-from recordmill.transforms.reading.verify_dataset import expected_of, has_keys
+from recordmill.transforms.reading.verify_dataset import config_of, expected_of, source_of_manifest
 from recordmill.transforms.reading.verify_report import is_report
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import detect
@@ -166,7 +165,7 @@ def _source(args: argparse.Namespace, path: str) -> tuple[SourceConfig, DatasetC
             f"--input is given, and PATH, {args.path!r}, is no folder of a dataset whose {MANIFEST} "
             "describes its source"
         )
-    if not has_keys(expected_of(found)):
+    if not expected_of(found).has_keys:
         raise ValueError(
             f"--input is given, and the records of PATH, {args.path!r}, have no key that "
             f"identifies their source: the schema {found.manifest['config']['schema']!r} stores none"

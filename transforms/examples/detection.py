@@ -174,7 +174,7 @@ def _annotation_specs(annotated: frozenset[str]) -> dict[str, s.FeatureSpec]:
     """Of annotations that only some datasets have."""
     specs = {}
     if "object_masks" in annotated:
-        specs[_OBJECT + "mask"] = s.FeatureSpec("string", (None,))
+        specs[_OBJECT + "mask"] = s.FeatureSpec("string", (None,), role="object_mask")
     if "keypoints" in annotated:
         specs[_KEYPOINT + "x"] = s.FeatureSpec("float32", (None,))
         specs[_KEYPOINT + "y"] = s.FeatureSpec("float32", (None,))

@@ -13,15 +13,7 @@ from recordmill.transforms.examples.segmentation import PANOPTIC, SEGMENTATION, 
 from recordmill.transforms.examples.sequence import SEQUENCE
 from recordmill.transforms.examples.tabular import FEATURES_ALONE
 
-_SCHEMAS: tuple[Schema, ...] = (
-    CLASSIFICATION,
-    IMAGENET,
-    DETECTION,
-    SEGMENTATION,
-    PANOPTIC,
-    PLAIN,
-    SEQUENCE,
-)
+_SCHEMAS: tuple[Schema, ...] = (CLASSIFICATION, IMAGENET, DETECTION, SEGMENTATION, PANOPTIC, PLAIN, SEQUENCE)
 SCHEMAS: dict[str, Schema] = dict(zip(SCHEMA_NAMES, _SCHEMAS, strict=True))
 
 _COMBINABLE = (CLASSIFICATION, DETECTION, SEGMENTATION, PANOPTIC)

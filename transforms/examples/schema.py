@@ -32,12 +32,14 @@ class FeatureSpec:
         dtype: as in tf.io.parse_single_example.
         shape: () for one value, (n,) for n, (None,) for any number.
         role: `image` for the stored image, `label` for its class id, `object_label` for the class ids of
-            its objects, `mask` for an encoded mask; else `value`.
+            its objects, `mask` for a mask of the image, `object_mask` for those of its objects; else `value`.
+        mask: the name in `Mapped.masks` of a mask that is stored as a PNG.
     """
 
     dtype: Dtype
     shape: Shape = ()
-    role: Literal["value", "image", "label", "object_label", "mask"] = "value"
+    role: Literal["value", "image", "label", "object_label", "mask", "object_mask"] = "value"
+    mask: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ class DatasetSummary:
         attributes: of objects.
         steps: the lists of sequences.
         annotated: kinds of annotations, as in `FeatureSettings`.
+        mask_dtypes: of the pixels of the PNG masks, by name in `Mapped.masks`.
+        complete_masks: names of the PNG masks that every record has.
     """
 
     has_images: bool
@@ -69,6 +73,8 @@ class DatasetSummary:
     attributes: Mapping[str, Column] = dataclasses.field(default_factory=dict)
     steps: Mapping[str, Column] = dataclasses.field(default_factory=dict)
     annotated: frozenset[str] = frozenset()
+    mask_dtypes: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
+    complete_masks: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

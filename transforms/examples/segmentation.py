@@ -58,11 +58,11 @@ class Segmentation:
         specs = {
             **s.image_specs(),
             "image/channels": s.FeatureSpec("int64"),
-            f"{_CLASS}/encoded": s.FeatureSpec("string", role="mask"),
+            f"{_CLASS}/encoded": s.FeatureSpec("string", role="mask", mask="class_png"),
             f"{_CLASS}/format": s.FeatureSpec("string"),
         }
         if "instance" in summary.annotated:
-            specs[f"{_INSTANCE}/encoded"] = s.FeatureSpec("string", (None,), role="mask")
+            specs[f"{_INSTANCE}/encoded"] = s.FeatureSpec("string", (None,), "mask", "instance_png")
             specs[f"{_INSTANCE}/format"] = s.FeatureSpec("string")
         return specs | s.further_specs(summary)
 
@@ -95,7 +95,8 @@ class Panoptic:
         """The specs of a dataset; see `Schema.specs`."""
         specs = s.image_specs()
         for layer in _LAYERS:
-            specs[f"{_PANOPTIC}/{layer}/encoded"] = s.FeatureSpec("string", role="mask")
+            mask = f"panoptic_{layer}_png"
+            specs[f"{_PANOPTIC}/{layer}/encoded"] = s.FeatureSpec("string", role="mask", mask=mask)
             specs[f"{_PANOPTIC}/{layer}/format"] = s.FeatureSpec("string")
         return specs | s.further_specs(summary)
 
