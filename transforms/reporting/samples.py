@@ -56,14 +56,7 @@ class Sample(NamedTuple):
     pixels: tuple[int, int]
 
 
-class _Seen(NamedTuple):
-    """A record that was looked at, and the names of its classes."""
-
-    location: RecordLocation
-    classes: frozenset[str]
-
-
-def locations_in(dataset: Dataset) -> list[RecordLocation]:
+def places_in(dataset: Dataset) -> list[RecordLocation]:
     """Some records of a dataset with a manifest, by its indexes: spread over splits, shards and records.
 
     Of a shard that has no index, the first ones.
@@ -74,7 +67,7 @@ def locations_in(dataset: Dataset) -> list[RecordLocation]:
         chosen = spread(shards, max(_MOST_SHARDS // len(splits), 2))
         each = -(-_LOOKED_AT // (len(splits) * len(chosen)))
         for shard in chosen:
-            found += _locations(shard, split, each)
+            found += _places(shard, split, each)
     return found
 
 
@@ -84,7 +77,7 @@ def spread(items: Sequence[_T], most: int) -> list[_T]:
     return [items[at * len(items) // count] for at in range(count)]
 
 
-def _locations(shard: ShardEntry, split: str, most: int) -> list[RecordLocation]:
+def _places(shard: ShardEntry, split: str, most: int) -> list[RecordLocation]:
     if shard.index is None:
         count = most if shard.records is None else min(shard.records, most)
         return [RecordLocation(shard.path, split, number) for number in range(count)]
@@ -99,26 +92,31 @@ def _locations(shard: ShardEntry, split: str, most: int) -> list[RecordLocation]
 
 
 def samples(
-    locations: Sequence[RecordLocation], names: Mapping[int, str], renames: Mapping[str, str]
+    places: Sequence[RecordLocation], names: Mapping[int, str], renames: Mapping[str, str]
 ) -> tuple[Sample, ...]:
     """Pictures of some records, a few of each class, by class.
 
     Args:
-        locations: of records to choose from.
+        places: of records to choose from.
         names: of classes by stored id.
         renames: our name of a feature, by the name that it is stored under.
 
     Raises:
         OSError: a shard cannot be read now.
     """
-    seen = []
-    for location, payload in _payloads(_affordable(spread(locations, _LOOKED_AT))):
-        seen.append(_Seen(location, _classes(_read(payload, location, names, renames))))
+
+    def read(chosen: Sequence[RecordLocation]) -> Iterator[tuple[RecordLocation, StoredRecord | BadInput]]:
+        for place, payload in _payloads(chosen):
+            key = f"{place.path.rpartition('/')[2]}/{place.number:08}"
+            try:
+                yield place, stored_record(payload, names, renames, key)
+            except BadInput as error:
+                yield place, BadInput(error.stage, error.reason, error.detail, error.key or key)
+
+    seen = [(place, _classes(record)) for place, record in read(_affordable(spread(places, _LOOKED_AT)))]
     chosen = choose(seen)
-    drawn = {}
-    for location, payload in _payloads([location for _, location in chosen]):
-        drawn[location] = _read(payload, location, names, renames)
-    return tuple(_sample(group, location, drawn[location]) for group, location in chosen if location in drawn)
+    records = dict(read([place for _, place in chosen]))
+    return tuple(_sample(group, place, records[place]) for group, place in chosen if place in records)
 
 
 def choose(seen: Sequence[tuple[RecordLocation, frozenset[str]]]) -> list[tuple[str, RecordLocation]]:
@@ -127,56 +125,54 @@ def choose(seen: Sequence[tuple[RecordLocation, frozenset[str]]]) -> list[tuple[
     Classes take turns, the rarest first, so that none takes another's only picture; splits take turns too.
     """
     by_class: dict[str, list[RecordLocation]] = {}
-    for location, classes in seen:
+    for place, classes in seen:
         for name in classes or {""}:
-            by_class.setdefault(name, []).append(location)
+            by_class.setdefault(name, []).append(place)
     turns = sorted(by_class, key=lambda name: (len(by_class[name]), name))
     for name in turns:
         by_class[name] = _alternating(by_class[name])
     taken: dict[RecordLocation, str] = {}
     for _ in range(MOST):
         for name in turns:
-            free = next((location for location in by_class[name] if location not in taken), None)
+            free = next((place for place in by_class[name] if place not in taken), None)
             if free is not None and len(taken) < MOST:
                 taken[free] = name
-    order = {location: at for at, (location, _) in enumerate(seen)}
-    return sorted(
-        ((name, location) for location, name in taken.items()), key=lambda one: (one[0], order[one[1]])
-    )
+    order = {place: at for at, (place, _) in enumerate(seen)}
+    return sorted(((name, place) for place, name in taken.items()), key=lambda one: (one[0], order[one[1]]))
 
 
-def _alternating(locations: Iterable[RecordLocation]) -> list[RecordLocation]:
-    """The same locations, splits taking turns."""
+def _alternating(places: Iterable[RecordLocation]) -> list[RecordLocation]:
+    """The same places, splits taking turns."""
     by_split: dict[str, list[RecordLocation]] = {}
-    for location in locations:
-        by_split.setdefault(location.split, []).append(location)
+    for place in places:
+        by_split.setdefault(place.split, []).append(place)
     turns = itertools.zip_longest(*by_split.values())
-    return [location for turn in turns for location in turn if location is not None]
+    return [place for turn in turns for place in turn if place is not None]
 
 
-def _affordable(locations: Iterable[RecordLocation]) -> list[RecordLocation]:
+def _affordable(places: Iterable[RecordLocation]) -> list[RecordLocation]:
     """Those that are read without reading too much."""
     left, found = _MOST_BYTES_READ, []
-    for location in locations:
-        length = location.length or 0
+    for place in places:
+        length = place.length or 0
         if length <= min(left, _MOST_RECORD_BYTES):
             left -= length
-            found.append(location)
+            found.append(place)
     return found
 
 
-def _payloads(locations: Sequence[RecordLocation]) -> Iterator[tuple[RecordLocation, bytes]]:
-    """The records of some locations, those of a shard without an index in order; damaged ones left out."""
-    indexed = [location for location in locations if location.length is not None]
+def _payloads(places: Sequence[RecordLocation]) -> Iterator[tuple[RecordLocation, bytes]]:
+    """The records of some places, those of a shard without an index in order; damaged ones left out."""
+    indexed = [place for place in places if place.length is not None]
     for start in range(0, len(indexed), _AT_ONCE):
         part = indexed[start : start + _AT_ONCE]
-        for location, payload in zip(part, file_system(part[0].path).each(_payload, part), strict=True):
+        for place, payload in zip(part, file_system(part[0].path).each(_payload, part), strict=True):
             if payload is not None:
-                yield location, payload
+                yield place, payload
     in_order: dict[str, dict[int, RecordLocation]] = {}
-    for location in locations:
-        if location.length is None:
-            in_order.setdefault(location.path, {})[location.number] = location
+    for place in places:
+        if place.length is None:
+            in_order.setdefault(place.path, {})[place.number] = place
     for path, numbers in in_order.items():
         with contextlib.suppress(*_DAMAGES):
             for number, frame in enumerate(itertools.islice(frames(path), max(numbers) + 1)):
@@ -184,21 +180,11 @@ def _payloads(locations: Sequence[RecordLocation]) -> Iterator[tuple[RecordLocat
                     yield numbers[number], frame.payload
 
 
-def _payload(location: RecordLocation) -> bytes | None:
+def _payload(place: RecordLocation) -> bytes | None:
     try:
-        return record_at(location.path, location.offset or 0, location.length or 0)
+        return record_at(place.path, place.offset or 0, place.length or 0)
     except _DAMAGES:
         return None  # reading the complete shard reports the damage
-
-
-def _read(
-    payload: bytes, location: RecordLocation, names: Mapping[int, str], renames: Mapping[str, str]
-) -> StoredRecord | BadInput:
-    key = f"{location.path.rpartition('/')[2]}/{location.number:08}"
-    try:
-        return stored_record(payload, names, renames, key)
-    except BadInput as error:
-        return BadInput(error.stage, error.reason, error.detail, error.key or key)
 
 
 def _classes(record: StoredRecord | BadInput) -> frozenset[str]:
@@ -214,7 +200,7 @@ def _classes(record: StoredRecord | BadInput) -> frozenset[str]:
     return frozenset(text for color, text in caption_of(record)[0] if color is not None)
 
 
-def _sample(group: str, location: RecordLocation, record: StoredRecord | BadInput) -> Sample:
+def _sample(group: str, place: RecordLocation, record: StoredRecord | BadInput) -> Sample:
     caption, _ = caption_of(record)
     size = None
     if isinstance(record, BadInput):
@@ -225,7 +211,7 @@ def _sample(group: str, location: RecordLocation, record: StoredRecord | BadInpu
         with contextlib.suppress(BadInput):
             size = image.size() if image is not None else None
     height, width = pixels.shape[:2]
-    return Sample(group, record.key, location.split, size, tuple(caption), _small(pixels), (height, width))
+    return Sample(group, record.key, place.split, size, tuple(caption), _small(pixels), (height, width))
 
 
 def _small(pixels: Array) -> bytes:
