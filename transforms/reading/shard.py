@@ -67,6 +67,19 @@ def opened(path: str) -> Iterator[tuple[Readable, bool]]:
         yield unpacked(stored)
 
 
+def compression(path: str) -> str:
+    """How a file is compressed, as tf.data.TFRecordDataset names it; empty if it is not.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with opened(path) as (_, is_packed):
+        if not is_packed:
+            return ""
+    with open_named(path) as file:
+        return "GZIP" if file.read(2) == b"\x1f\x8b" else "ZLIB"
+
+
 def frames(path: str) -> Iterator[Frame]:
     """The records of a file, compressed or not, in order; both checksums of each are verified.
 

@@ -10,10 +10,9 @@ from typing import Literal
 
 import tensorflow as tf
 
-from recordmill.pipelines.input_splits import ALL, Piece, cut, known_records
-from recordmill.transforms.reading.shard import frames, opened
+from recordmill.pipelines.input.splits import ALL, Piece, cut, known_records
+from recordmill.transforms.reading.shard import compression, frames
 from recordmill.transforms.storage.file_system import file_system
-from recordmill.transforms.storage.files import open_named
 
 ShardBy = Literal["auto", "file", "record"]
 
@@ -211,17 +210,9 @@ def _compressions(pieces: Sequence[Piece]) -> dict[str, str]:
         path = piece.shard.path
         ending = os.path.splitext(path)[1].lower()
         if ending not in by_ending:
-            by_ending[ending] = _compression(path)
+            by_ending[ending] = compression(path)
         found[path] = by_ending[ending]
     return found
-
-
-def _compression(path: str) -> str:
-    with opened(path) as (_, is_packed):
-        if not is_packed:
-            return ""
-    with open_named(path) as file:
-        return "GZIP" if file.read(2) == b"\x1f\x8b" else "ZLIB"
 
 
 def _buffer(pieces: Sequence[Piece], worker: Worker, records: int | None) -> int:
