@@ -14,7 +14,7 @@ import apache_beam as beam
 
 from recordmill.transforms import coders as _coders  # noqa: F401  (registers the coders)
 from recordmill.transforms.config import MIB, DatasetConfig
-from recordmill.transforms.examples.tfrecord import FRAME_BYTES
+from recordmill.transforms.examples.framing import FRAME_BYTES
 from recordmill.transforms.failures import FailureLog
 from recordmill.transforms.group_references import GroupOf, GroupReferences, check_unique
 from recordmill.transforms.metrics import count, count_written

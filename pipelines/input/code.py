@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from recordmill.pipelines.input.layout import HEIGHTS, WIDTHS, ImageLayout, Layout, Parser
 from recordmill.transforms.reading.class_names import class_names
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry
-from recordmill.transforms.reading.shard import compression
+from recordmill.transforms.reading.shard import opened
 
 _SHARD = re.compile(r"(?P<stem>.*)-(?P<shard>\d{5})-of-(?P<count>\d{5})(?P<ending>[^/]*)")
 _WIDTH = 96
@@ -38,9 +38,12 @@ def parsing_code(dataset: Dataset, layout: Layout) -> str:
 
 
 def compression_of(shards: Sequence[ShardEntry]) -> str:
-    """How the first shard that is not empty is compressed, as TensorFlow names it."""
+    """The compression of the first shard that is not empty, as TensorFlow names it."""
     path = next((shard.path for shard in shards if shard.size), None)
-    return "" if path is None else compression(path)
+    if path is None:
+        return ""
+    with opened(path) as file:
+        return file.compression
 
 
 def _splits(dataset: Dataset) -> dict[str, tuple[ShardEntry, ...]]:

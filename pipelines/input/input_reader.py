@@ -9,11 +9,11 @@ import json
 
 from recordmill.pipelines.input.code import compression_of, shard_pattern
 from recordmill.pipelines.input.layout import BOXES, OBJECT_MASKS, Layout
+from recordmill.transforms.examples.record_view import BOX_KEYS
+from recordmill.transforms.examples.wire import read_example
 from recordmill.transforms.reading.dataset import Dataset
 from recordmill.transforms.reading.inference import sample_records
 from recordmill.transforms.sources.names import is_split_name
-from recordmill.transforms.sources.tfrecord.records import BOX_KEYS
-from recordmill.transforms.sources.tfrecord.wire import read_example
 from recordmill.transforms.storage.files import is_file
 
 _LABEL_MAP = "label_map.pbtxt"

@@ -18,10 +18,10 @@ from recordmill.pipelines.input.layout import (
     layout_of,
 )
 from recordmill.pipelines.input.splits import ALL, Piece
+from recordmill.transforms.examples.record_view import FILENAME, LABEL_KEYS, SOURCE_ID
+from recordmill.transforms.examples.wire import read_example
 from recordmill.transforms.reading.dataset import Dataset
 from recordmill.transforms.reading.inference import SAMPLE_IMAGES, SampleImage, first_records, sample_images
-from recordmill.transforms.sources.tfrecord.records import FILENAME, LABEL_KEYS, SOURCE_ID
-from recordmill.transforms.sources.tfrecord.wire import read_example
 from recordmill.transforms.storage.files import read_bytes
 from recordmill.transforms.storage.layout import REPORT_DATA
 

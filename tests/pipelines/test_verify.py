@@ -13,7 +13,7 @@ from PIL import Image
 from benchmarks.drawings import draw
 from recordmill.pipelines.options.reading import check_output_file
 from recordmill.pipelines.options.verify import parse_verify
-from recordmill.transforms.framing import read_records
+from recordmill.transforms.examples.framing import read_records
 from recordmill.transforms.reading.verify_report import is_report
 from recordmill.transforms.shards import progress
 from tests.buckets.server import BucketServer

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from recordmill.transforms.examples.wire import Span, read_tensor
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.jpeg_header import read_header
 from recordmill.transforms.images.jpeg_quality import estimated_quality
 from recordmill.transforms.images.picture import OpenedImage, Picture
 from recordmill.transforms.images.pillow import DECODER_ERRORS, named
 from recordmill.transforms.images.reasons import CORRUPT, undecodable
-from recordmill.transforms.sources.tfrecord.wire import Span, read_tensor
 
 # Qualities that Pillow encodes; simplejpeg encodes all others (see `images.jpeg.encode`).
 _WRITTEN_BY_PILLOW = range(91, 96)

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from recordmill.transforms.examples.wire import Feature, read_example, read_feature_lists
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.mask import decode_mask
 from recordmill.transforms.reading.against_difference import Difference, counted, shown
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.sources.tfrecord.wire import Feature, read_example, read_feature_lists
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _ABSENT = "no such feature"

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from recordmill.transforms.config import DatasetConfig
-from recordmill.transforms.framing import DamagedRecordError
+from recordmill.transforms.examples.framing import DamagedRecordError
 from recordmill.transforms.reading.against import Compared, SourceComparer, split_difference
 from recordmill.transforms.reading.against_difference import Difference
 from recordmill.transforms.reading.dataset import followed

@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from recordmill.transforms.examples.framing import HashedFile
 from recordmill.transforms.examples.schema import FeatureSpec
-from recordmill.transforms.framing import HashedFile
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry, find_dataset, followed
 from recordmill.transforms.reading.verify_tally import Fault, Tally
 from recordmill.transforms.sources.tfrecord.files import is_metadata_name, is_tfrecord_name, split_of

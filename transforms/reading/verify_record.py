@@ -7,7 +7,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
+from recordmill.transforms.examples.record_view import IMAGE_KEYS
 from recordmill.transforms.examples.schema import FeatureSpec
+from recordmill.transforms.examples.wire import Feature, Span, read_example, read_feature_lists
 from recordmill.transforms.reading.verify_dataset import Expected
 from recordmill.transforms.reading.verify_image import (
     UNKNOWN_CLASS,
@@ -17,8 +19,6 @@ from recordmill.transforms.reading.verify_image import (
     mask_faults,
 )
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.sources.tfrecord.records import IMAGE_KEYS
-from recordmill.transforms.sources.tfrecord.wire import Feature, Span, read_example, read_feature_lists
 
 NOT_AN_EXAMPLE = "record that is no Example"
 WRONG_FEATURES = "features differ from the manifest"

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import array
-import contextlib
 import dataclasses
-import io
 import itertools
-import zlib
 from collections.abc import Iterator
 
+from recordmill.transforms.examples.framing import FRAME_BYTES, DamagedRecordError, DecompressionError, Frame
 from recordmill.transforms.examples.tfrecord import index_lines
-from recordmill.transforms.framing import FRAME_BYTES, DamagedRecordError, Frame, HashedFile, read_frames
 from recordmill.transforms.reading.dataset import ShardEntry
-from recordmill.transforms.reading.shard import frames, opened
+from recordmill.transforms.reading.shard import frames, frames_in, opened
 from recordmill.transforms.reading.verify_dataset import MISSING, changed_file
 from recordmill.transforms.reading.verify_tally import Fault, Tally
-from recordmill.transforms.storage.files import open_named, read_bytes
+from recordmill.transforms.storage.files import read_bytes
 
 DAMAGED = "damaged record"
 # Of a range: what a process holds, and is told of, at a time.
@@ -65,11 +62,7 @@ class RecordRange:
         if self.packed:
             yield from itertools.islice(frames(self.path), self.first, self.first + len(self.lengths))
             return
-        with open_named(self.path) as file:
-            file.seek(self.offset)
-            data = file.read(sum(self.lengths))
-        for frame in read_frames(io.BytesIO(data)):
-            yield Frame(self.offset + frame.offset, frame.payload)
+        yield from frames_in(self.path, self.offset, sum(self.lengths), self.first)
 
 
 def scan_shard(entry: ShardEntry, name: str, shard: int) -> tuple[Tally, list[RecordRange]]:
@@ -116,18 +109,17 @@ def _read(entry: ShardEntry, name: str, tally: Tally) -> tuple[array.array[int],
     """The frame of each record, whether they are packed, and what is wrong with the next one."""
     lengths = array.array("Q")
     damage = None
-    with opened(entry.path) as (file, packed), contextlib.ExitStack() as stack:
-        counted = HashedFile(stack.enter_context(open_named(entry.path)) if packed else file)
+    with opened(entry.path, hashed=True) as file:
+        counted, packed = file.hashed, bool(file.compression)
+        assert counted is not None
         try:
-            for frame in read_frames(file if packed else counted):
+            for frame in file.frames():
                 lengths.append(len(frame.payload) + FRAME_BYTES)
         except DamagedRecordError as error:
-            fault = str(error).partition(": ")[2]
-            what = f"{fault}; what comes after it was not read"
+            is_packed = isinstance(error, DecompressionError)
+            what = f"{'the file cannot be unpacked: ' if is_packed else ''}{error.fault}"
+            what = f"{what}; what comes after it was not read"
             damage = Fault(DAMAGED, name, error.number, error.offset, what=what)
-        except (EOFError, zlib.error) as error:
-            what = f"the file cannot be unpacked: {error}; what comes after it was not read"
-            damage = Fault(DAMAGED, name, len(lengths), sum(lengths), what=what)
         counted.finish()
     tally.checked["bytes"] += counted.size
     found = counted.digest.hexdigest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from recordmill.transforms.framing import DamagedRecordError
+from recordmill.transforms.examples.framing import DamagedRecordError
 from recordmill.transforms.reading.dataset import ShardEntry
 from recordmill.transforms.reading.verify_dataset import Expected
 from recordmill.transforms.reading.verify_image import UNDECODABLE
@@ -107,8 +107,7 @@ class CheckTask(Task[Worker, Verified]):
                     worker.progress(1, len(payload))
             except DamagedRecordError as error:
                 what = "it was complete a moment ago: somebody writes to it, or the disk fails"
-                number, offset = records.first + error.number, records.offset + error.offset
-                tally.add(Fault(DAMAGED, records.name, number, offset, what=what))
+                tally.add(Fault(DAMAGED, records.name, error.number, error.offset, what=what))
         return Verified(tally, keys=bytes(keys), places=places)
 
     def _check(

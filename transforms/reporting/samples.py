@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from recordmill.transforms.framing import DamagedRecordError
 from recordmill.transforms.images import jpeg
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry
@@ -33,7 +31,7 @@ _MOST_BYTES = 20_000
 _MOST_RECORD_BYTES, _MOST_BYTES_READ = 64 << 20, 384 << 20
 _AT_ONCE = 16
 _T = TypeVar("_T")
-_DAMAGES = (DamagedRecordError, ValueError, EOFError, zlib.error, FileNotFoundError)
+_DAMAGES = (ValueError, FileNotFoundError)
 
 
 class Sample(NamedTuple):

@@ -11,15 +11,19 @@ import gzip
 import hashlib
 import io
 import shutil
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO, NamedTuple, cast
 
 import msgspec
 
+from recordmill.transforms.examples.framing import (
+    FRAME_BYTES,
+    DamagedRecordError,
+    masked_crc32c,
+    read_records,
+)
 from recordmill.transforms.examples.tfrecord import RecordWriter
-from recordmill.transforms.framing import FRAME_BYTES, DamagedRecordError, masked_crc32c, read_records
 from recordmill.transforms.images.tensor import varint
 from recordmill.transforms.records import Mapped, StoredImage
 from recordmill.transforms.shards.report import ShardFile, WriteStats
@@ -271,5 +275,5 @@ def _records(data: bytes, path: str) -> Iterator[bytes]:
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
             yield from read_records(file)
-    except (EOFError, gzip.BadGzipFile, zlib.error, DamagedRecordError) as error:
+    except (gzip.BadGzipFile, DamagedRecordError) as error:
         raise DamagedLineageError(f"{path} is damaged: {error}") from error

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from recordmill.transforms.framing import read_frames
+from recordmill.transforms.examples.framing import read_frames
 from recordmill.transforms.records import Failure, ImageRecord
 from recordmill.transforms.shards.checkpoint import Checkpoint
 from recordmill.transforms.shards.fingerprint import source_fingerprint

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from recordmill.transforms.examples.tfrecord import FRAME_BYTES
+from recordmill.transforms.examples.framing import FRAME_BYTES
 from recordmill.transforms.records import ImageRecord
 from recordmill.transforms.shards.checkpoint import shard_digest
 from recordmill.transforms.shards.record_encoder import RecordSettings
