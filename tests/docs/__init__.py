@@ -11,8 +11,13 @@ How a page's code is tested; a page needs no code here.
 - ```console blocks: commands must parse, and are not run. Use it for buckets, Dataflow and Flink.
 - ```python blocks: must compile, and are run in order with the shell blocks, in one namespace a page.
   Blocks that import `tfrecord` or `nvidia` run in a process of their own, and skip without the package.
+- `print(…)  # TEXT` in a program that is run must print TEXT.
+- Commands with a gs:// path, or with --runner, must parse, and are not run.
+- `<!-- exit 2 -->` on the line before a ```shell block: its commands end with this status.
 - `<!-- not run -->` on the line before a ```shell or ```python block: it must parse or compile, and is
   not run.
+- What is converted must have no failed input, unless the status is given.
+- A page with more than five `recordmill` commands that run is slow: only `make test-all` runs it.
 - Any other language (```text, ```json, ```yaml) and indented blocks are not looked at.
 
 Inputs are drawn by the first folder or file of a path, if no earlier command of the page writes it:
