@@ -30,7 +30,7 @@ ALLOWED = {
         "transforms.flag_values",
         "transforms.framing",
         "transforms.storage",
-        "transforms.examples.label_map_items",
+        "transforms.examples.label_map",
         "transforms.sources",
     ),
     "transforms.workers": ("transforms.internal_errors", "transforms.records", "transforms.workers"),

@@ -226,7 +226,8 @@ def companions(reconciled: Reconciled, config: DatasetConfig, version: str = "")
         return {}
     files = _tfds_files(reconciled, config, version or _TFDS_VERSION)
     if "objects" in settings.schema.needs(settings.features.annotated):
-        files[_LABEL_MAP] = label_map_text(settings.features.labels)
+        labels = settings.features.labels
+        files[_LABEL_MAP] = label_map_text(labels.labels, labels.texts)
     return files
 
 

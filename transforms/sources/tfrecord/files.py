@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from recordmill.transforms.examples.label_map_items import map_items
+from recordmill.transforms.examples.label_map import map_items
 from recordmill.transforms.framing import HEAD_BYTES, Readable, is_head
 from recordmill.transforms.records import ClassNames, Failure, JobError, add_classes
 from recordmill.transforms.sources.config import SourceConfig
