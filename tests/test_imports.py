@@ -32,6 +32,7 @@ ALLOWED = {
         "transforms.storage",
         "transforms.examples.framing",
         "transforms.examples.label_map_items",
+        "transforms.examples.record_view",
         "transforms.examples.wire",
         "transforms.sources",
     ),

@@ -58,6 +58,19 @@ def read_feature_lists(record: bytes) -> dict[str, list[Feature]]:
     }
 
 
+def number_bytes(record: bytes) -> int:
+    """Bytes of all lists of numbers of a record. Raises BadInput as `read_example`."""
+    features = [part for _, parts in _entries(record, 1) for part in parts]
+    lists = [part for _, parts in _entries(record, 2) for part in parts]
+    features += [step for part in lists for step in _values(record, part, 1)]
+    return sum(
+        value.stop - value.start
+        for feature in features
+        for number, wire_type, value in fields(record, feature)
+        if wire_type == _LENGTH and _KINDS.get(number) in ("float", "int64")
+    )
+
+
 def read_tensor(record: bytes, span: Span) -> tuple[int, list[int], Span]:
     """The DataType, shape and content of a TensorProto. Raises BadInput as `read_example`.
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from recordmill.transforms.examples.framing import FRAME_BYTES, DamagedRecordError
+from recordmill.transforms.examples.record_view import BOX_KEYS, read_view
 from recordmill.transforms.images.mask import pixel_counts
 from recordmill.transforms.reading.class_names import class_names
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry
@@ -14,7 +15,7 @@ from recordmill.transforms.reading.shard import opened
 from recordmill.transforms.reading.stored_record import StoredImageBytes
 from recordmill.transforms.records import AnnotatedObject, BadInput, ImageRef, MaskImage
 from recordmill.transforms.shards.statistics import Sides, Statistics
-from recordmill.transforms.sources.tfrecord.records import BOX_KEYS, read_fields, read_record
+from recordmill.transforms.sources.tfrecord.records import read_record
 
 _MOST_NAMES = 100_000
 _MOST_KEPT = 512
@@ -129,7 +130,7 @@ class _Counting:
             BadInput: the record cannot be parsed.
         """
         try:
-            fields = read_fields(payload, self._renames)
+            fields = read_view(payload, self._renames)
             record, classes = read_record(fields, "record")
         except BadInput:
             statistics.add(())

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from recordmill.transforms.examples.framing import HEAD_BYTES, DamagedRecordError, Frame, RecordFile
+from recordmill.transforms.examples.record_view import BOX_KEYS, IMAGE_KEYS, SYNSET, Pixels, Refer, read_view
 from recordmill.transforms.examples.wire import Feature, Span
 from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRef, add_classes
 from recordmill.transforms.sources.config import ANNOTATIONS, SourceConfig
@@ -81,12 +82,12 @@ class TfrecordSource(Source):
         features, lists = _first_features(shard_files.inputs(config), dict(config.input_features))
         if lists:
             return ("sequence",)
-        has_boxes = not features.keys().isdisjoint(records.BOX_KEYS)
-        if has_boxes and records.SYNSET in features:
+        has_boxes = not features.keys().isdisjoint(BOX_KEYS)
+        if has_boxes and SYNSET in features:
             return ("imagenet",)
         has_masks = not features.keys().isdisjoint(records.MASK_KEYS)
         found = ("detection",) * has_boxes + ("segmentation",) * has_masks
-        has_image = any(len(features[key].spans) == 1 for key in records.IMAGE_KEYS if key in features)
+        has_image = any(len(features[key].spans) == 1 for key in IMAGE_KEYS if key in features)
         return found or ("classification",) * has_image
 
     def parts(self, config: SourceConfig, most: int) -> Iterator[Item | FilePart]:
@@ -124,7 +125,7 @@ def _records(config: SourceConfig, part: FilePart, spool: Spool) -> Items:
                 origin = f"{file.key}/{number:08}"
                 refer = _refer(file.path, generation, frame, spool if packed else None)
                 try:
-                    fields = records.read_fields(frame.payload, renames, refer)
+                    fields = read_view(frame.payload, renames, refer)
                     include = config.include_annotations
                     record, classes = records.read_record(fields, origin, part.split, part.is_ours, include)
                     if not selection.takes(record.key):
@@ -156,8 +157,8 @@ def _records(config: SourceConfig, part: FilePart, spool: Spool) -> Items:
         yield ClassNames(names, texts, optional=True)
 
 
-def _refer(path: str, generation: int, frame: Frame, spool: Spool | None) -> records.Refer:
-    def refer(span: Span, pixels: records.Pixels | None) -> ImageRef:
+def _refer(path: str, generation: int, frame: Frame, spool: Spool | None) -> Refer:
+    def refer(span: Span, pixels: Pixels | None) -> ImageRef:
         start, stop = span
         if spool is not None:
             return spool.add(frame.payload[start:stop], pixels)
@@ -202,7 +203,7 @@ def _first_features(
         try:
             with open_file(file.path) as stored:
                 for frame in itertools.islice(RecordFile(stored).frames(LARGEST), 1):
-                    first = records.read_fields(frame.payload, renames)
+                    first = read_view(frame.payload, renames)
                     features = {**first.features, **features}
                     lists = {**first.lists, **lists}
         except (BadInput, DamagedRecordError):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from recordmill.transforms.examples.framing import FRAME_BYTES, DamagedRecordError
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry
+from recordmill.transforms.reading.inspected import MOST_SCANNED, FileFound, spread
 from recordmill.transforms.reading.shard import (
     LARGEST,
     Damage,
@@ -21,35 +22,24 @@ from recordmill.transforms.reading.shard import (
     record_at,
     records_and_damage,
 )
-from recordmill.transforms.reading.survey_counts import locate
-from recordmill.transforms.reading.survey_sample import MOST_SCANNED, FileFound, spread
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.storage.file_system import file_system
 
 
 class Taken(NamedTuple):
-    """A record of a dataset.
-
-    Attributes:
-        entry: its file.
-        record: itself.
-    """
+    """A record of a dataset, and its file."""
 
     entry: ShardEntry
     record: Record
 
 
 def first_records(dataset: Dataset, most: int) -> Iterator[Taken]:
-    """The first records of a dataset that can be read.
-
-    Raises:
-        OSError: they cannot be read.
-    """
-    there = (entry for entry in dataset.shards if entry.size is not None)
-    return itertools.islice(itertools.chain.from_iterable(map(_records, there)), most)
+    """The first records of a dataset that can be read. Raises OSError."""
+    existing = (entry for entry in dataset.shards if entry.size is not None)
+    return itertools.islice(itertools.chain.from_iterable(map(_readable, existing)), most)
 
 
-def _records(entry: ShardEntry) -> Iterator[Taken]:
+def _readable(entry: ShardEntry) -> Iterator[Taken]:
     with opened(entry.path) as file:
         for item in records_and_damage(file, entry.size or 0, MOST_SCANNED):
             if isinstance(item, Record):
@@ -57,11 +47,11 @@ def _records(entry: ShardEntry) -> Iterator[Taken]:
 
 
 def numbered_record(entries: Sequence[ShardEntry], number: int) -> Taken:
-    """The record of a number over some files, from 0; by their indexes where there are any.
+    """The record with a number, from 0, counted over some files.
 
     Raises:
-        IndexError: there are not so many; its one argument is how many there are.
-        DamagedRecordError: it is damaged, or one without which it cannot be found.
+        IndexError: there are fewer records; its one argument is their number.
+        DamagedRecordError: it is damaged, or a record before it, without which it cannot be found.
         OSError: it cannot be read.
     """
     before = 0
@@ -79,32 +69,31 @@ def numbered_record(entries: Sequence[ShardEntry], number: int) -> Taken:
 
 
 def _numbered(entry: ShardEntry, number: int) -> Record | int:
-    """A record of a file by its number, or how many records the file has."""
-    if not _is_hopped(entry):
-        count = 0
-        with opened(entry.path) as file:
-            for item in records_and_damage(file, entry.size or 0):
-                if isinstance(item, Damage):
-                    raise DamagedRecordError(item.number, item.offset, item.fault)
-                if item.number == number:
-                    return item
-                count += 1
-        return count
+    """A record of a file by its number, or the number of records if there are fewer."""
     count = 0
-    for count, location in enumerate(_locations(entry), 1):
-        if count > number:
-            return _read(entry, number, location)
+    if _has_random_access(entry):
+        for count, location in enumerate(_locations(entry), 1):
+            if count > number:
+                return _at(entry, number, location)
+        return count
+    with opened(entry.path) as file:
+        for item in records_and_damage(file, entry.size or 0):
+            if isinstance(item, Damage):
+                raise DamagedRecordError(item.number, item.offset, item.fault)
+            if item.number == number:
+                return item
+            count += 1
     return count
 
 
-def _is_hopped(entry: ShardEntry) -> bool:
+def _has_random_access(entry: ShardEntry) -> bool:
     """Whether single records of a file can be found without reading those before."""
     with opened(entry.path) as file:
         return not file.compression and (entry.index is not None or not file_system(entry.path).has_latency)
 
 
 def _locations(entry: ShardEntry) -> Iterator[Location]:
-    """Where the records of an uncompressed file lie, by its index if that is of this file."""
+    """The locations of the records of an uncompressed file; from its index if that is of this file."""
     size = entry.size or 0
     if entry.index is None or index_count(entry.index, size) is None:
         return locations(entry.path, size)
@@ -115,19 +104,17 @@ def _locations(entry: ShardEntry) -> Iterator[Location]:
     return map(Location, index.offsets, index.lengths)
 
 
-def _read(entry: ShardEntry, number: int, location: Location) -> Record:
+def _at(entry: ShardEntry, number: int, location: Location) -> Record:
     """A record of an uncompressed file. Raises DamagedRecordError, OSError."""
     offset, length = location
-    size = length - FRAME_BYTES
-    if size > LARGEST:
-        return Record(number, offset, size, None)
-    return Record(number, offset, size, record_at(entry.path, offset, length, number))
+    payload = record_at(entry.path, offset, length, number) if length <= LARGEST + FRAME_BYTES else None
+    return Record(number, offset, length - FRAME_BYTES, payload)
 
 
 def spread_records(files: Sequence[FileFound], most: int) -> Iterator[Taken | BadInput]:
-    """Some records evenly over all of a dataset, in its order; a BadInput for one that is damaged.
+    """Some records spread evenly over a dataset, in its order; a BadInput for a damaged one.
 
-    Of a file whose records cannot be found without reading all before, the first ones.
+    Of a file without random access, the first ones.
 
     Raises:
         OSError: they cannot be read.
@@ -140,20 +127,28 @@ def spread_records(files: Sequence[FileFound], most: int) -> Iterator[Taken | Ba
         start += count
         if not numbers:
             continue
-        if _is_hopped(file.entry) and (file.entry.index is not None or not file.damaged):
-            yield from _at(file.entry, numbers)
+        if _has_random_access(file.entry) and (file.entry.index is not None or not file.damaged):
+            yield from _at_numbers(file.entry, numbers)
         else:
-            yield from itertools.islice(_records(file.entry), len(numbers))
+            yield from itertools.islice(_readable(file.entry), len(numbers))
 
 
-def _at(entry: ShardEntry, numbers: Sequence[int]) -> Iterator[Taken | BadInput]:
-    places = zip(numbers, locate(_locations(entry), numbers), strict=False)
-    while True:
-        try:
-            number, location = next(places)
-            yield Taken(entry, _read(entry, number, location))
-        except StopIteration:
-            return
-        except DamagedRecordError as error:
-            # behind a damaged length there are no more places
-            yield BadInput("load", "damaged TFRecord", str(error))
+def _at_numbers(entry: ShardEntry, numbers: Sequence[int]) -> Iterator[Taken | BadInput]:
+    wanted = set(numbers)
+    try:
+        for number, location in enumerate(itertools.islice(_locations(entry), numbers[-1] + 1)):
+            if number in wanted:
+                yield _at_or_damage(entry, number, location)
+    except DamagedRecordError as error:  # after a damaged length there are no more locations
+        yield _damage(error)
+
+
+def _at_or_damage(entry: ShardEntry, number: int, location: Location) -> Taken | BadInput:
+    try:
+        return Taken(entry, _at(entry, number, location))
+    except DamagedRecordError as error:
+        return _damage(error)
+
+
+def _damage(error: DamagedRecordError) -> BadInput:
+    return BadInput("load", "damaged TFRecord", str(error))
