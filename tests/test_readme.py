@@ -51,7 +51,7 @@ from recordmill.transforms.sources.tables.columns import (
     SIDE_COLUMNS,
     SPLIT_COLUMNS,
 )
-from recordmill.transforms.storage import gcs, gcs_client, lock, read_ahead
+from recordmill.transforms.storage import gcs, gcs_client, lock, reader
 from recordmill.transforms.workers import pool, position
 from tests.pipelines.conversion import by_key, examples, failures, manifest
 
@@ -708,10 +708,9 @@ def test_the_limits_of_time_are_told() -> None:
     assert f"written with a precondition and renewed every {lock._LockObject.renew_seconds:g} seconds" in text
     assert f"for {gcs_client._RETRY_SECONDS:g} seconds each" in text
     assert (
-        f"up to {gcs_client.CONNECTIONS} requests under way, and holds up to {read_ahead._IMAGES} images"
-        in text
+        f"up to {gcs_client.CONNECTIONS} requests under way, and holds up to {reader._IMAGES} images" in text
     )
-    assert f"images or {read_ahead._BYTES >> 20} MB (or one image)" in text
+    assert f"images or {reader._BYTES >> 20} MB (or one image)" in text
     assert f"up to {gcs._LARGEST_COPY >> 20} MB" in text
     assert f"{memory._SHUFFLE_FACTOR} times the size of the dataset" in text
 

@@ -23,9 +23,7 @@ class Reconciled:
     """A complete set of shards that has passed the failure-ratio check.
 
     Attributes:
-        plan: of the dataset.
         reports: of all shards, in order, without their statistics.
-        stats: their sum.
         failed: failures by (stage, reason), those of the source included.
         skipped: likewise, of what was skipped on purpose.
         statistics: of the records of each split.
@@ -44,12 +42,11 @@ class Reconciled:
 
     @property
     def num_shards(self) -> Mapping[str, int]:
-        """Number of shards of each split."""
         return Counter(report.split for report in self.reports)
 
     @property
     def read(self) -> int:
-        """All that the source listed: records to write, and what never became one."""
+        """The number of listed inputs: records to write, and inputs that never became records."""
         never_records = sum(self.failed.values()) - sum(self.stats.failed.values())
         return self.plan.records + never_records + sum(self.skipped.values())
 
@@ -64,11 +61,10 @@ def reconcile(
     failures_sha256: str = "",
     strict: bool = False,
 ) -> Reconciled:
-    """Counts what was listed against what was written, failed and skipped.
+    """Counts listed inputs against those that were written, failed and skipped.
 
-    Args:
-        encoded: (split, counts of its encoding) where shards are written elsewhere, by a writer whose reports
-            count records alone.
+    `encoded` are (split, counts of its encoding), of a writer whose reports count only records. The file
+    `failures_path` names each failure.
 
     Raises:
         JobError: shards or records are missing, too many inputs failed, or `strict` is set and there are
@@ -118,7 +114,7 @@ def _is_unchanged(result: Reconciled, failures_sha256: str) -> bool:
 
 
 def _summing(reports: Iterable[ShardReport], statistics: Mapping[str, Statistics]) -> Iterator[ShardReport]:
-    """Reports without their statistics, which are added up: those of thousands of shards are large."""
+    """Yields reports without their statistics, which are added up: those of thousands of shards are large."""
     for report in reports:
         stats = report.file.stats
         if report.split in statistics:
@@ -149,7 +145,6 @@ def _by_split(plan: DatasetPlan, encoded: Iterable[tuple[str, WriteStats]]) -> d
 
 
 def _check_written(by_split: Mapping[str, list[ShardReport]], counted: Mapping[str, WriteStats]) -> None:
-    """Raises JobError unless the shards hold as many records as were encoded."""
     for name, reports in by_split.items():
         held = sum(report.file.stats.written for report in reports)
         if held != counted[name].written:
@@ -171,7 +166,7 @@ def _check_failure_ratio(result: Reconciled, max_failure_ratio: float, failures_
 
 
 def most_often(counts: Mapping[tuple[str, str], int]) -> str:
-    """The most frequent failures, of counts by (stage, reason), for messages."""
+    """The most frequent failures, of counts by (stage, reason), for a message."""
     ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
     shown = "; ".join(f"{stage}: {reason}, {times}" for (stage, reason), times in ranked[:_SHOWN])
     others = len(ranked) - _SHOWN
@@ -179,7 +174,6 @@ def most_often(counts: Mapping[tuple[str, str], int]) -> str:
 
 
 def _check_warnings(warnings: Sequence[DataWarning]) -> None:
-    """Raises JobError if there is a warning."""
     if warnings:
         number = f"{len(warnings)} warning{'' if len(warnings) == 1 else 's'}"
         listed = ". ".join(one.text for one in warnings)

@@ -30,8 +30,7 @@ from recordmill.transforms.shards.references import annotations_fingerprint, has
 from recordmill.transforms.shards.report import WriteStats
 from recordmill.transforms.shards.reuse import EncodedRecord, PreviousRecords
 from recordmill.transforms.shards.statistics import CountedFeatures, is_lossy
-from recordmill.transforms.storage.read_ahead import Loading, read_ahead
-from recordmill.transforms.storage.reader import ListedReader
+from recordmill.transforms.storage.reader import ListedReader, Loading, read_ahead
 from recordmill.transforms.workers.position import SLOW_FACTOR
 from recordmill.transforms.workers.task import Worker
 
@@ -62,7 +61,6 @@ class RecordSettings:
     boxes: str = "clip"
 
     def digest(self) -> str:
-        """A hash of the settings, in hex."""
         labels = self.features.labels
         ids = sorted((type(label).__name__, str(label), number) for label, number in labels.ids.items())
         columns = [
@@ -126,8 +124,7 @@ class RecordEncoder:
     ) -> Iterator[tuple[int, ImageRecord, EncodedRecord]]:
         """Yields index in `references`, record and encoded record, in order, except for records that fail.
 
-        Args:
-            previous: records of the previous version; None if nothing may be reused.
+        Failures are added to `stats` and `failures`; `previous` has the records of the previous version.
         """
         self._mask_map = None if previous is None else previous.mask_map
         records = ((reference, reference_record(reference, self._reader.read)) for reference in references)
@@ -161,8 +158,7 @@ class RecordEncoder:
     ) -> EncodedRecord:
         """The Example of `record`.
 
-        Args:
-            reused: images and masks in the previous version, made from the same source.
+        `reused` are images and masks of the previous version, made from the same source.
 
         Raises:
             BadInput: the record fails; the job continues.
@@ -289,12 +285,10 @@ class RecordEncoder:
         return tuple(frames), size
 
     def _frames(self, refs: Sequence[ImageRef]) -> Iterator[bytes]:
-        """The bytes of each frame."""
         for ref, loading in read_ahead(refs, self._reader.begin, lambda ref: ref.length or 0):
             yield self._loaded(ref, loading)
 
     def _begin(self, found: tuple[ImageRecord, EncodedRecord | None]) -> Loading:
-        """Begins to load a record's image, unless the previous version's is reused."""
         record, reused = found
         return None if record.image is None or reused is not None else self._reader.begin(record.image)
 
@@ -315,7 +309,6 @@ class RecordEncoder:
         return data
 
     def _named(self, items: Mapping[str, _T]) -> Mapping[str, _T]:
-        """Features under the names that the user gave."""
         rename = self._settings.rename
         return {rename.get(name, name): value for name, value in items.items()} if rename else items
 

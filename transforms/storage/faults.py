@@ -79,11 +79,11 @@ _RETRYING = Retrying(
 
 
 def os_fault(error: OSError, stage: str) -> BadInput:
-    """The failed record that a fault of the file system is, in a stage of `BadInput`.
+    """The failed record for a fault of the file system, in a stage of `BadInput`.
 
     Raises:
-        OSError: `error` itself where it is not the file's own fault (EIO, a time-out, too many open
-            files): it has not passed, or concerns the whole machine.
+        OSError: `error` itself if it concerns the machine, not the file: EIO, a time-out, too many
+            open files.
     """
     reason = PERMANENT_FAULTS.get(error.errno or 0)
     if reason is None:
@@ -122,7 +122,7 @@ def naming_faults(path: str) -> Iterator[None]:
 
 
 def fault(error: OSError, path: str) -> JobError:
-    """What an OSError at `path`, or at the file it names itself, is to the user."""
+    """The JobError for an OSError at `path`, or at the file that it names itself."""
     said = error.strerror or str(error) or type(error).__name__
     where = str(error.filename or path)
     system = file_system(where)

@@ -219,7 +219,6 @@ class _Bounded(io.BytesIO):
         self._uri = uri
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Raises BadInput where there are more."""
         check_size(self.tell() + memoryview(data).nbytes, self._uri)
         return super().write(data)
 
@@ -315,7 +314,6 @@ def _entries(folder: str, first: str, end: str) -> Iterator[Entry]:
 
 
 def _entry(folder: str, above: str, item: Any) -> Entry:
-    """The entry of an object below a folder, whose names begin with `above`."""
     path = f"gs://{split_uri(folder)[0]}/{item.name}"
     return Entry(item.name[len(above) :], path, False, _status(item))
 
@@ -344,7 +342,6 @@ class _Copies:
         self._lock = threading.Lock()
 
     def path(self, uri: str, generation: int | None) -> str | None:
-        """Path of the copy, made when it is first asked for."""
         key = (uri, generation)
         with self._lock:  # another thread waits for the same copy
             if key not in self._paths:
@@ -396,7 +393,6 @@ class _ObjectFile(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Reads one range; the number of bytes, 0 at the end."""
         view = memoryview(buffer).cast("B")
         # More each time: whoever looks at the start of a large object alone does not wait for much of it.
         length = min(len(view), self._stored.size - self._at, max(3 * self._at, _FIRST_READ))
@@ -418,7 +414,6 @@ class _ObjectReader(io.BufferedReader):
 
 
 def _prefix(uri: str) -> str:
-    """What the names of all objects below a URI begin with."""
     name = split_uri(uri)[1]
     return f"{name.rstrip('/')}/" if name.strip("/") else ""
 
@@ -472,8 +467,8 @@ def _unless_past_end(download: Callable[..., bytes], past_end: type[Exception]) 
 def _status(found: Any) -> Status:
     """The status of an object, from the client's handle.
 
-    Its version is the same for the same bytes written again, where the service has an MD5 of them: it has
-    none of an object that was composed of others.
+    Its version comes from the MD5, so the same bytes written again have the same version; a composed object
+    has no MD5.
     """
     size, generation, crc32c = int(found.size or 0), int(found.generation or 0), found.crc32c or ""
     if found.md5_hash:
@@ -485,7 +480,6 @@ def _status(found: Any) -> Status:
 
 
 def _content_version(md5: str, size: int) -> int:
-    """The version of an object whose MD5, in base64, and size are known."""
     return hash63(f"{md5} {size}".encode())
 
 

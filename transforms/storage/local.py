@@ -54,7 +54,6 @@ class LocalFileSystem(FileSystem):
     has_conditions = False
 
     def check_path(self, path: str) -> None:
-        """Any plain path can be read from."""
         if scheme_of(path):
             raise ValueError(f"local paths and {_URIS} URIs are read")
 
@@ -78,7 +77,6 @@ class LocalFileSystem(FileSystem):
             raise ValueError("where you may not write; give another folder")
 
     def absolute(self, path: str) -> str:
-        """As `os.path.abspath`; `~` is not expanded."""
         return os.path.abspath(path)
 
     def real_path(self, path: str) -> str:
@@ -301,7 +299,6 @@ class _LocalFile(io.FileIO):
         super().__init__(path, opener=lambda path, _: open_regular(path)[0])
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Reads into a buffer; the number of bytes, 0 at the end."""
         try:
             return retried(os.readv, self.fileno(), [buffer])
         except OSError as error:

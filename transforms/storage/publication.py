@@ -40,9 +40,9 @@ METADATA = "metadata.json"
 
 
 class Move(NamedTuple):
-    """A finished file, the name that readers will see it by, and its SHA-256, if it has been computed.
+    """A finished file, its published path, and its SHA-256, if it has been computed.
 
-    A file of another version also stays where it is.
+    A file that `stays`, of another version, is linked or copied.
     """
 
     staged: str
@@ -63,7 +63,6 @@ class Publication(msgspec.Struct, frozen=True):
 
     Attributes:
         moves: name in the output by path below the run's folder.
-        metadata: names of the files that are written once all are moved.
         replaces: the dataset that is unpublished.
         shared: names of the files that another version has, too.
     """
@@ -75,12 +74,11 @@ class Publication(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> frozenset[str]:
-        """All that it makes in the output."""
+        """All files that it makes in the output."""
         return frozenset([*self.moves.values(), *self.shared, *self.metadata])
 
     @property
     def replaced_names(self) -> frozenset[str]:
-        """All files of the dataset that it replaces."""
         return frozenset(self.replaces.files if self.replaces is not None else ())
 
 
@@ -130,12 +128,11 @@ def read_journal(output: str, folder: str) -> Publication | None:
 def write_journal(run: Run, moves: Iterable[Move], metadata: Iterable[str], expected: str) -> Publication:
     """Writes the journal, before the publication begins.
 
-    Args:
-        expected: sha256 of the manifest at the start of the job; empty for none.
+    `expected` is the SHA-256 of the manifest at the start of the job; empty for none.
 
     Raises:
-        JobError: a file that is not of the dataset has a name that is needed; or a dataset is there that was
-            not when the job began, perhaps by this very step, which somebody does once more.
+        JobError: a name is taken by a file that is not of the dataset; or the dataset in the output is not
+            the one of the start of the job, perhaps because this step is repeated.
     """
     every = list(moves)
     before = read_journal(run.output, run.folder)
@@ -196,7 +193,7 @@ def _published_meanwhile(output: str) -> str:
 
 
 def move_file(move: Move) -> None:
-    """Gives one finished file the name that readers see.
+    """Gives one finished file its published path.
 
     Raises:
         JobError: it is at neither path; or a file of another version would replace another job's.
@@ -240,7 +237,7 @@ def write_metadata_files(run: Run, texts: Mapping[str, str], publication: Public
     """Writes the files that describe the dataset, each completely or not at all. Returns SHA-256 by name.
 
     Raises:
-        JobError: a file is another job's, which a job that was suspended must not replace.
+        JobError: a file is another job's, which a suspended job must not replace.
     """
     digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
     written = _written_metadata(run.folder)

@@ -67,10 +67,10 @@ class Spool:
             check_room(self._folder, size, "what is unpacked")
 
     def add(self, data: bytes, pixels: tuple[int, int, int] | None = None) -> ImageRef:
-        """Takes a piece, which is not empty; where it will be. `pixels` is the shape of raw pixels.
+        """Adds a piece, which is not empty; returns its reference. `pixels` is the shape of raw pixels.
 
         Raises:
-            JobError: the scratch folder cannot take it, or would have next to no free space left.
+            JobError: the scratch folder cannot hold it, or would have next to no free space left.
         """
         if self._file is not None and self._size + len(data) > _FILE_BYTES:
             self.close()
@@ -88,7 +88,7 @@ class Spool:
         return ref
 
     def close(self) -> None:
-        """Puts the open file in its place; more may be added after."""
+        """Puts the open file under its final name; more may be added after."""
         if self._file is None:
             return
         with naming_faults(self._prefix):
@@ -104,7 +104,7 @@ class Spool:
 
 
 def _put(path: str, target: str, size: int) -> None:
-    """Gives a file its path, unless a twin of this job has written it."""
+    """Gives a file its path, unless a concurrent attempt of this job has written it."""
     system = file_system(target)
     if not system.has_conditions:
         system.move(path, target)

@@ -76,7 +76,7 @@ Answer = Done | Traceback | Result | Exception
 
 
 def main(descriptor: int, position_descriptor: int) -> None:
-    """Serves until the socket closes, or nothing has come for long."""
+    """Serves until the socket closes, or no message comes for long."""
     own_process.set_up()
     connection = Connection(descriptor)
     loop = _Loop(connection, SharedPosition(position_descriptor, is_limited=True))
@@ -100,7 +100,6 @@ class _Loop:
         internal_errors.send_to(lambda origin, text: connection.send(Traceback(origin, text)))
 
     def handle(self, message: Preload | Order) -> None:
-        """Imports, or runs a task and answers."""
         if isinstance(message, Preload):
             importlib.import_module(message.module)
             return
