@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -78,7 +78,9 @@ def reconcile(
     if encoded is None:
         counted = {name: merged([one.file.stats for one in split]) for name, split in by_split.items()}
     else:
-        counted = _by_split(plan, encoded)
+        counted = {name: WriteStats() for name in plan.splits}
+        for name, split_stats in encoded:
+            counted[name].merge(split_stats)
         _check_written(by_split, counted)
         statistics = {name: split.statistics for name, split in counted.items()}
     stats = merged(list(counted.values()))
@@ -91,8 +93,10 @@ def reconcile(
     for name, split in plan.splits.items():
         _check_split(name, split.records, counted[name], failures_path)
     warnings = data_warnings(statistics, plan.settings.features.labels.labels)
-    if strict:
-        _check_warnings(warnings)
+    if strict and warnings:
+        number = f"{len(warnings)} warning{'' if len(warnings) == 1 else 's'}"
+        listed = ". ".join(one.text for one in warnings)
+        raise JobError(f"the dataset has {number}, and --strict is set; nothing is published: {listed}")
     is_unchanged = _is_unchanged(result, failures_sha256)
     return dataclasses.replace(result, is_unchanged=is_unchanged, warnings=warnings)
 
@@ -137,13 +141,6 @@ def _check_shards(plan: DatasetPlan, by_split: Mapping[str, list[ShardReport]], 
             )
 
 
-def _by_split(plan: DatasetPlan, encoded: Iterable[tuple[str, WriteStats]]) -> dict[str, WriteStats]:
-    counted = {name: WriteStats() for name in plan.splits}
-    for name, stats in encoded:
-        counted[name].merge(stats)
-    return counted
-
-
 def _check_written(by_split: Mapping[str, list[ShardReport]], counted: Mapping[str, WriteStats]) -> None:
     for name, reports in by_split.items():
         held = sum(report.file.stats.written for report in reports)
@@ -171,13 +168,6 @@ def most_often(counts: Mapping[tuple[str, str], int]) -> str:
     shown = "; ".join(f"{stage}: {reason}, {times}" for (stage, reason), times in ranked[:_SHOWN])
     others = len(ranked) - _SHOWN
     return f"most often {shown}{f'; {others} more reasons' if others > 0 else ''}"
-
-
-def _check_warnings(warnings: Sequence[DataWarning]) -> None:
-    if warnings:
-        number = f"{len(warnings)} warning{'' if len(warnings) == 1 else 's'}"
-        listed = ". ".join(one.text for one in warnings)
-        raise JobError(f"the dataset has {number}, and --strict is set; nothing is published: {listed}")
 
 
 def _check_split(name: str, listed: int, stats: WriteStats, failures_path: str) -> None:

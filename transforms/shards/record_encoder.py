@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from recordmill.transforms.annotations.mapping import OF_OBJECTS, map_annotations
-from recordmill.transforms.examples.features import Feature, build_example, build_sequence_example
+from recordmill.transforms.examples.features import build_example, build_sequence_example
 from recordmill.transforms.examples.schema import FeatureSettings, Schema, SequenceSchema
 from recordmill.transforms.images.opened import opened, opened_pixels
 from recordmill.transforms.images.policy import ImagePolicy
@@ -95,10 +95,6 @@ def _has_masks(annotations: Annotations, annotated: frozenset[str]) -> bool:
     return is_painted and not annotations.objects and annotations.size is not None
 
 
-def _listed_bytes(found: tuple[ImageRecord, EncodedRecord | None]) -> int:
-    return found[0].size
-
-
 class RecordEncoder:
     """Encodes records, one after the other; keeps the reader's open files between them."""
 
@@ -129,7 +125,9 @@ class RecordEncoder:
         self._mask_map = None if previous is None else previous.mask_map
         records = ((reference, reference_record(reference, self._reader.read)) for reference in references)
         found = (previous or PreviousRecords()).found(records)
-        for index, ((record, reused), loading) in enumerate(read_ahead(found, self._begin, _listed_bytes)):
+        for index, ((record, reused), loading) in enumerate(
+            read_ahead(found, self._begin, lambda one: one[0].size)
+        ):
             self._work = stats.work
             self._is_as_listed = True
             try:
@@ -172,45 +170,27 @@ class RecordEncoder:
         if same is None:
             masks = {one.image: self._reader.begin(one.image) for one in record.annotations.masks.values()}
         if reused is not None:
-            image, source_bytes = next(iter(reused.images), None), reused.source_bytes
+            images, source_bytes = reused.images, reused.source_bytes
+        elif record.image is not None:
+            data = self._loaded(record.image, loading)
+            images, source_bytes = (self._stored(data, record.image),), len(data)
         else:
-            image, source_bytes = self._stored_image(record, loading)
-        features, mapped = self._features(record, image, masks, same)
+            images, source_bytes = (), 0
+        image = next(iter(images), None)
+        mapped = self._mapped(record, image, masks, same)
+        features = self._settings.schema.features(record, image, mapped, self._settings.features)
         payload = build_example(self._named(features))
-        images = (image,) if image else ()
         counted = self._counted.of(features, masks=mapped.masks)
         return EncodedRecord(payload, images, source_bytes, mapped, counted, annotations, self._is_as_listed)
 
-    def build(
-        self, record: ImageRecord, image: StoredImage | None, masks: Mapping[ImageRef, Loading] | None = None
-    ) -> tuple[bytes, Mapped]:
-        """The Example of a record whose image is stored, and its annotations in the image.
-
-        Raises:
-            BadInput: an annotation or a feature does not fit.
-        """
+    def build(self, record: ImageRecord, image: StoredImage | None) -> bytes:
+        """The Example of a record whose image is stored. Raises BadInput if its annotations do not fit."""
         try:
-            features, mapped = self._features(record, image, masks or {}, None)
-            return build_example(self._named(features)), mapped
+            mapped = self._mapped(record, image, {}, None)
         except _ReadFault as error:
             raise error.fault from None
-
-    def _features(
-        self,
-        record: ImageRecord,
-        image: StoredImage | None,
-        masks: Mapping[ImageRef, Loading],
-        same: EncodedRecord | None,
-    ) -> tuple[Mapping[str, Feature], Mapped]:
-        """The features, under our names, of a record whose image is stored; masks are of `same`, if any."""
-        mapped = self._mapped(record, image, masks, same)
-        return self._settings.schema.features(record, image, mapped, self._settings.features), mapped
-
-    def _stored_image(self, record: ImageRecord, loading: Loading) -> tuple[StoredImage | None, int]:
-        if record.image is None:
-            return None, 0
-        data = self._loaded(record.image, loading)
-        return self._stored(data, record.image), len(data)
+        features = self._settings.schema.features(record, image, mapped, self._settings.features)
+        return build_example(self._named(features))
 
     def _stored(self, data: bytes, ref: ImageRef) -> StoredImage:
         self._position.work()
@@ -276,17 +256,15 @@ class RecordEncoder:
         """The frames of a sequence, stored one after the other, and their bytes in the source."""
         frames = []
         size = 0
-        for number, data in enumerate(self._frames(steps.frames)):
+        loadings = read_ahead(steps.frames, self._reader.begin, lambda ref: ref.length or 0)
+        for number, (ref, loading) in enumerate(loadings):
+            data = self._loaded(ref, loading)
             size += len(data)
             try:
-                frames.append(self._stored(data, steps.frames[number]))
+                frames.append(self._stored(data, ref))
             except BadInput as error:
                 raise BadInput(error.stage, error.reason, f"frame {number}: {error.detail}") from error
         return tuple(frames), size
-
-    def _frames(self, refs: Sequence[ImageRef]) -> Iterator[bytes]:
-        for ref, loading in read_ahead(refs, self._reader.begin, lambda ref: ref.length or 0):
-            yield self._loaded(ref, loading)
 
     def _begin(self, found: tuple[ImageRecord, EncodedRecord | None]) -> Loading:
         record, reused = found

@@ -10,7 +10,6 @@ import math
 import os
 import shutil
 from collections.abc import Iterable, Sequence
-from typing import IO
 
 import msgspec
 
@@ -108,11 +107,9 @@ class PartTask(_RecordsTask[ShardFile]):
     def lost(self, error: BadInput) -> ShardFile:
         with naming_faults(self.path):
             failure, stats = self._failure(error)
-            file = msgspec.structs.replace(
-                write_empty(self.path, has_lineage=self.previous is not None),
-                failures_path=_write_failures([failure.to_json()], self.path),
-                stats=stats,
-            )
+            empty = write_empty(self.path, has_lineage=self.previous is not None)
+            failures_path = _write_failures([failure.to_json()], self.path)
+            file = msgspec.structs.replace(empty, failures_path=failures_path, stats=stats)
             return _finished(file, self.checkpoint)
 
     def split(self, start: int, end: int) -> PartTask:
@@ -229,31 +226,23 @@ def write_part(
             stats.unversioned += not (encoded.is_as_listed and is_versioned(record))
     with open(f"{path}.idx", "w", encoding="ascii") as index:
         index.writelines(index_lines(writer.lengths))
-    return ShardFile(
-        path=f"{path}.tfrecord",
-        index_path=f"{path}.idx",
-        failures_path=_write_failures([failure.to_json() for failure in failures], path),
-        size=writer.bytes_written,
-        sha256=writer.sha256,
-        stats=stats,
-        lineage_path=None if previous is None else f"{path}.rows",
-    )
+    failures_path = _write_failures([failure.to_json() for failure in failures], path)
+    lineage = None if previous is None else f"{path}.rows"
+    return _shard_file(path, failures_path, writer.bytes_written, writer.sha256, stats, lineage)
+
+
+def _shard_file(
+    path: str, failures: str | None, size: int, sha256: str, stats: WriteStats, lineage: str | None
+) -> ShardFile:
+    return ShardFile(f"{path}.tfrecord", f"{path}.idx", failures, size, sha256, stats, lineage)
 
 
 def write_empty(path: str, has_lineage: bool = False) -> ShardFile:
     """A shard without a record: an empty file, since the names of shards contain their number."""
-    endings = ("tfrecord", "idx", "rows") if has_lineage else ("tfrecord", "idx")
-    for ending in endings:
+    for ending in ("tfrecord", "idx", "rows") if has_lineage else ("tfrecord", "idx"):
         write_file(f"{path}.{ending}", "")
-    return ShardFile(
-        path=f"{path}.tfrecord",
-        index_path=f"{path}.idx",
-        failures_path=None,
-        size=0,
-        sha256=hashlib.sha256().hexdigest(),
-        stats=WriteStats(),
-        lineage_path=f"{path}.rows" if has_lineage else None,
-    )
+    lineage = f"{path}.rows" if has_lineage else None
+    return _shard_file(path, None, 0, hashlib.sha256().hexdigest(), WriteStats(), lineage)
 
 
 def join_parts(parts: Sequence[ShardFile], path: str) -> ShardFile:
@@ -264,7 +253,9 @@ def join_parts(parts: Sequence[ShardFile], path: str) -> ShardFile:
     with open(f"{path}.tfrecord", "r+b") as file, open(f"{path}.idx", "w") as index:
         for part in parts:
             with open(part.index_path) as lines:
-                index.writelines(_shifted(lines, size))
+                for line in lines:
+                    offset, length = line.split()
+                    index.write(f"{int(offset) + size} {length}\n")
             first = part is parts[0]
             with contextlib.nullcontext(file) if first else open(part.path, "rb") as source:
                 while block := source.read(_COPY_BYTES):
@@ -272,17 +263,11 @@ def join_parts(parts: Sequence[ShardFile], path: str) -> ShardFile:
                     size += len(block)
                     if not first:
                         file.write(block)
-    result = ShardFile(
-        path=f"{path}.tfrecord",
-        index_path=f"{path}.idx",
-        failures_path=_concatenated([part.failures_path for part in parts], f"{path}.failures"),
-        size=size,
-        sha256=hashed.hexdigest(),
-        stats=merged([part.stats for part in parts]),
-        lineage_path=_concatenated([part.lineage_path for part in parts], f"{path}.rows"),
-    )
+    failures = _concatenated([part.failures_path for part in parts], f"{path}.failures")
+    lineage = _concatenated([part.lineage_path for part in parts], f"{path}.rows")
+    stats = merged([part.stats for part in parts])
     _remove(path for part in parts for path in part.paths)
-    return result
+    return _shard_file(path, failures, size, hashed.hexdigest(), stats, lineage)
 
 
 def _concatenated(parts: Sequence[str | None], path: str) -> str | None:
@@ -294,13 +279,6 @@ def _concatenated(parts: Sequence[str | None], path: str) -> str | None:
             with open(part, "rb") as lines:
                 shutil.copyfileobj(lines, file, _COPY_BYTES)
     return path
-
-
-def _shifted(lines: IO[str], start: int) -> Iterable[str]:
-    """The lines of an index whose records begin at `start`."""
-    for line in lines:
-        offset, length = line.split()
-        yield f"{int(offset) + start} {length}\n"
 
 
 def _remove(paths: Iterable[str | None]) -> None:

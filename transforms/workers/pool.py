@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import queue
 import signal
@@ -160,14 +161,13 @@ class ProcessExecutor(Generic[C]):
             resolve()
 
 
+@dataclasses.dataclass(eq=False)
 class _Died(Exception):
     """The process has died, or was ended since it hung; `status` is negative for a signal."""
 
-    def __init__(self, position: Position, hung: bool, status: int | None) -> None:
-        super().__init__(position, hung, status)
-        self.position = position
-        self.hung = hung
-        self.status = status
+    position: Position
+    hung: bool
+    status: int | None
 
     @property
     def is_over_time(self) -> bool:

@@ -19,7 +19,6 @@ from multiprocessing.connection import Connection
 
 from recordmill.transforms.records import JobError
 from recordmill.transforms.workers.position import SharedPosition, create_file
-from recordmill.transforms.workers.worker import Preload
 
 # It sleeps on its socket, and imports nothing of ours before the first message.
 _BOOT = (
@@ -74,7 +73,7 @@ class WorkerProcess:
         module, self.preload = self.preload, ""
         if module:
             with contextlib.suppress(OSError):  # its next user notices that it has died
-                self.connection.send(Preload(module))
+                self.connection.send(module)
 
     def stop(self) -> int | None:
         """Ends it. Returns its exit status, negative for a signal."""

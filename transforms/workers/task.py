@@ -67,7 +67,7 @@ class Task(abc.ABC, Generic[C, R]):
 
     @abc.abstractmethod
     def run(self, context: C) -> R:
-        """Does the work; `Worker.item` marks the part for one item. Raises JobError for a fault of the machine."""
+        """Does the work; `Worker.item` marks the part for one item. Raises JobError."""
 
     @abc.abstractmethod
     def lost(self, error: BadInput) -> R:
