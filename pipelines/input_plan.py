@@ -11,6 +11,8 @@ from typing import Literal, get_args
 import tensorflow as tf
 
 from recordmill.pipelines.input_splits import ALL, Piece
+from recordmill.transforms.examples.record_view import FILENAME, LABEL_KEYS, SOURCE_ID
+from recordmill.transforms.examples.wire import read_example
 from recordmill.transforms.reading.dataset import Dataset
 from recordmill.transforms.reading.inference import (
     SAMPLE_RECORDS,
@@ -21,8 +23,6 @@ from recordmill.transforms.reading.inference import (
     infer_specs,
     sample_images,
 )
-from recordmill.transforms.sources.tfrecord.records import FILENAME, LABEL_KEYS, SOURCE_ID
-from recordmill.transforms.sources.tfrecord.wire import read_example
 from recordmill.transforms.storage.files import read_bytes
 from recordmill.transforms.storage.layout import REPORT_DATA
 

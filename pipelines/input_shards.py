@@ -13,7 +13,6 @@ import tensorflow as tf
 from recordmill.pipelines.input_splits import ALL, Piece, cut, known_records
 from recordmill.transforms.reading.shard import frames, opened
 from recordmill.transforms.storage.file_system import file_system
-from recordmill.transforms.storage.files import open_named
 
 ShardBy = Literal["auto", "file", "record"]
 
@@ -217,11 +216,8 @@ def _compressions(pieces: Sequence[Piece]) -> dict[str, str]:
 
 
 def _compression(path: str) -> str:
-    with opened(path) as (_, is_packed):
-        if not is_packed:
-            return ""
-    with open_named(path) as file:
-        return "GZIP" if file.read(2) == b"\x1f\x8b" else "ZLIB"
+    with opened(path) as file:
+        return file.compression
 
 
 def _buffer(pieces: Sequence[Piece], worker: Worker, records: int | None) -> int:

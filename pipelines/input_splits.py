@@ -6,11 +6,9 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 
-from recordmill.transforms.framing import FRAME_BYTES, HEAD_BYTES, is_head
+from recordmill.transforms.examples.framing import DamagedRecordError
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry
-from recordmill.transforms.reading.shard import frames, opened, read_index
-from recordmill.transforms.storage.file_system import file_system
-from recordmill.transforms.storage.files import open_named
+from recordmill.transforms.reading.shard import read_index, record_count
 
 ALL = -1
 _PART = re.compile(r"(?P<name>[^\[\]+]+?)(?:\[(?P<start>-?\d+%?)?:(?P<stop>-?\d+%?)?\])?")
@@ -138,27 +136,7 @@ def count_records(path: str) -> int:
         ValueError: the file is damaged; names it.
         OSError: it cannot be read.
     """
-    with opened(path) as (_, is_packed):
-        pass
     try:
-        if is_packed or file_system(path).has_latency:
-            return sum(1 for _ in frames(path))
-        return _heads(path)
-    except (ValueError, EOFError) as error:
+        return record_count(path)
+    except DamagedRecordError as error:
         raise ValueError(f"{path!r} cannot be read: {error}") from error
-
-
-def _heads(path: str) -> int:
-    count = offset = 0
-    with open_named(path) as file:
-        end = file.seek(0, 2)
-        while offset < end:
-            file.seek(offset)
-            head = file.read(HEAD_BYTES)
-            if not is_head(head):
-                raise ValueError(f"record {count} at byte {offset}: no record begins there")
-            offset += int.from_bytes(head[:8], "little") + FRAME_BYTES
-            count += 1
-        if offset != end:
-            raise ValueError(f"the file ends in record {count - 1}")
-    return count

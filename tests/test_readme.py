@@ -57,15 +57,15 @@ from tests.pipelines.conversion import by_key, examples, failures, manifest
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
-SOURCES_PAGE = (ROOT / "docs/sources.md").read_text("utf-8")
+SOURCES_PAGE = (ROOT / "docs/reference/sources.md").read_text("utf-8")
 PAGES = (
     "README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
-    "docs/sources.md",
+    "docs/reference/sources.md",
     "docs/recipes.md",
     "docs/scale.md",
-    "docs/flags.md",
+    "docs/reference/flags.md",
 )
 # What runs a command, and its arguments.
 Command = tuple[Callable[[list[str]], int], list[str]]
@@ -411,8 +411,8 @@ def test_records_of_ones_own(folder: Path) -> None:
 
 def test_the_page_of_flags_is_generated() -> None:
     (text,) = (text for path, text in documents().items() if path.name == "flags.md")
-    remedy = "docs/flags.md is out of date: python -m recordmill.pipelines.options.documents"
-    assert (ROOT / "docs/flags.md").read_text("utf-8") == text, remedy
+    remedy = "docs/reference/flags.md is out of date: python -m recordmill.pipelines.options.documents"
+    assert (ROOT / "docs/reference/flags.md").read_text("utf-8") == text, remedy
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)

@@ -1,7 +1,8 @@
 """Flags: each is declared once, as a field of a dataclass; and flags in messages.
 
 A field holds the values, default, help and group of its flag. The parser of the command line, its help,
-docs/flags.md, deploy/metadata.json, the checks of values and the docstrings of the Python API derive from it.
+the page of flags, deploy/metadata.json, the checks of values and the docstrings of the Python API derive
+from it.
 
 Messages are written with flags. `JobError` and the constructors of the API replace flags by parameters, for
 Python callers. The commands replace parameters by flags again when they print a message.

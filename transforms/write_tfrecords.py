@@ -21,7 +21,7 @@ from apache_beam.transforms.window import GlobalWindow, TimestampedValue
 from recordmill.transforms import coders as _coders  # noqa: F401  (registers the coders)
 from recordmill.transforms.beam_credentials import spare_search
 from recordmill.transforms.config import MIB, DatasetConfig
-from recordmill.transforms.examples.tfrecord import FRAME_BYTES
+from recordmill.transforms.examples.framing import FRAME_BYTES
 from recordmill.transforms.metrics import count, count_written
 from recordmill.transforms.publish import Written
 from recordmill.transforms.records import Failure, JobError

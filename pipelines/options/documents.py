@@ -1,4 +1,4 @@
-"""Writes docs/flags.md and deploy/metadata.json of a checkout from the declared flags.
+"""Writes docs/reference/flags.md and deploy/metadata.json of a checkout from the declared flags.
 
 python -m recordmill.pipelines.options.documents
 """
@@ -53,11 +53,11 @@ _WORKER_IMAGE = {
 def documents() -> dict[Path, str]:
     """The text of each generated file."""
     metadata = json.dumps(template_metadata(), indent=2, ensure_ascii=False)
-    return {_ROOT / "docs/flags.md": flags_page(), _ROOT / "deploy/metadata.json": f"{metadata}\n"}
+    return {_ROOT / "docs/reference/flags.md": flags_page(), _ROOT / "deploy/metadata.json": f"{metadata}\n"}
 
 
 def flags_page() -> str:
-    """docs/flags.md: a table for each group of flags of each command."""
+    """docs/reference/flags.md: a table for each group of flags of each command."""
     return "\n".join([_HEADER, *(line for command in COMMANDS for line in _section(command))])
 
 

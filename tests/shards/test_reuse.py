@@ -15,7 +15,7 @@ from PIL import Image
 
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.examples.features import build_example, bytes_feature
-from recordmill.transforms.framing import read_records
+from recordmill.transforms.examples.framing import read_records
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.records import AnnotatedObject, Annotations, Box, ImageRecord, ImageRef, Steps
 from recordmill.transforms.shards.dataset_plan import plan_dataset

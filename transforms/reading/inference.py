@@ -6,18 +6,18 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
-from recordmill.transforms.examples.schema import PIXEL_FORMATS, Dtype, FeatureSpec
-from recordmill.transforms.reading.dataset import Dataset, ShardEntry
-from recordmill.transforms.reading.shard import frames
-from recordmill.transforms.records import BadInput
-from recordmill.transforms.sources.tfrecord.records import (
+from recordmill.transforms.examples.record_view import (
     IMAGE_KEYS,
-    Fields,
+    RecordView,
     Shape,
     image_within,
     is_encoded,
 )
-from recordmill.transforms.sources.tfrecord.wire import Feature, Kind, Span, read_example, read_feature_lists
+from recordmill.transforms.examples.schema import PIXEL_FORMATS, Dtype, FeatureSpec
+from recordmill.transforms.examples.wire import Feature, Kind, Span, read_example, read_feature_lists
+from recordmill.transforms.reading.dataset import Dataset, ShardEntry
+from recordmill.transforms.reading.shard import frames
+from recordmill.transforms.records import BadInput
 
 SAMPLE_RECORDS = 64
 """How many records tell what all have in common."""
@@ -100,7 +100,7 @@ def _payloads(shards: Iterable[ShardEntry]) -> Iterator[bytes]:
     for shard in shards:
         try:
             yield from (frame.payload for frame in frames(shard.path))
-        except (ValueError, EOFError) as error:
+        except ValueError as error:
             raise ValueError(f"{shard.path!r} cannot be read: {error}") from error
 
 
@@ -180,13 +180,13 @@ def sample_images(payloads: Iterable[bytes], name: str, dataset: Dataset) -> lis
             ]
         for row in rows:
             ours = {dataset.renames.get(key, key): feature for key, feature in row.items()}
-            image = _sample_image(payload, row.get(name, Feature(None)), Fields(payload, ours))
+            image = _sample_image(payload, row.get(name, Feature(None)), RecordView(payload, ours))
             if image is not None:
                 found.append(image)
     return found
 
 
-def _sample_image(payload: bytes, feature: Feature, fields: Fields) -> SampleImage | None:
+def _sample_image(payload: bytes, feature: Feature, fields: RecordView) -> SampleImage | None:
     if len(feature.spans) != 1:
         return None
     span = feature.spans[0]

@@ -13,7 +13,7 @@ from recordmill.transforms.reading.dataset import Dataset, ShardEntry
 from recordmill.transforms.reading.inference import first_records, specs_of
 from recordmill.transforms.reading.parsing_sample import ImageLayout, Sample, sample_of
 from recordmill.transforms.reading.shard import opened
-from recordmill.transforms.storage.files import is_file, open_named, read_bytes
+from recordmill.transforms.storage.files import is_file, read_bytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,9 +95,6 @@ def _compression(shards: Sequence[ShardEntry]) -> str:
     """As TensorFlow names that of the first shard with records."""
     for shard in shards:
         if shard.size:
-            with opened(shard.path) as (_, packed):
-                if not packed:
-                    return ""
-            with open_named(shard.path) as file:
-                return "GZIP" if file.read(2) == b"\x1f\x8b" else "ZLIB"
+            with opened(shard.path) as file:
+                return file.compression
     return ""

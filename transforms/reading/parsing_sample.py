@@ -6,9 +6,9 @@ import dataclasses
 import io
 from collections.abc import Iterable, Mapping, Sequence
 
+from recordmill.transforms.examples.wire import read_example
 from recordmill.transforms.reading.dataset import Dataset
 from recordmill.transforms.reading.inference import RecordSpecs, SampleImage, image_name, sample_images
-from recordmill.transforms.sources.tfrecord.wire import read_example
 
 _HEIGHTS, _WIDTHS = ("image/height", "height"), ("image/width", "width")
 _CHANNELS = ("image/channels", "image/depth", "channels", "depth")

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from recordmill.transforms.annotations.decoded import read_ids
+from recordmill.transforms.examples.record_view import Pixels, read_view
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.opened import opened, opened_pixels
 from recordmill.transforms.images.picture import OpenedImage
 from recordmill.transforms.records import AnnotatedObject, Annotations, BadInput, Box, FeatureValue, ImageRef
-from recordmill.transforms.sources.tfrecord.records import Pixels, read_fields, read_record
+from recordmill.transforms.sources.tfrecord.records import read_record
 
 _INCLUDED = ("masks", "keypoints", "captions")
 
@@ -128,7 +129,7 @@ def stored_record(
     Raises:
         BadInput: it is no Example, its image is of no known format, or its annotations do not fit each other.
     """
-    found, classes = read_record(read_fields(payload, renames), key, include=_INCLUDED)
+    found, classes = read_record(read_view(payload, renames), key, include=_INCLUDED)
     return _Reading(payload, {**classes.names, **names}, classes.texts).record(
         found.key, found.image, found.annotations
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import zlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from recordmill.transforms.framing import FRAME_BYTES, DamagedRecordError, read_frames
+from recordmill.transforms.examples.framing import FRAME_BYTES, DamagedRecordError
+from recordmill.transforms.examples.record_view import BOX_KEYS, read_view
 from recordmill.transforms.images.mask import pixel_counts
 from recordmill.transforms.reading.class_names import class_names
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry
@@ -15,12 +15,12 @@ from recordmill.transforms.reading.shard import opened
 from recordmill.transforms.reading.stored_record import StoredImageBytes
 from recordmill.transforms.records import AnnotatedObject, BadInput, ImageRef, MaskImage
 from recordmill.transforms.shards.statistics import Sides, Statistics
-from recordmill.transforms.sources.tfrecord.records import BOX_KEYS, read_fields, read_record
+from recordmill.transforms.sources.tfrecord.records import read_record
 
 _MOST_NAMES = 100_000
 _MOST_KEPT = 512
 
-UNREADABLE = (DamagedRecordError, FileNotFoundError, EOFError, zlib.error)
+UNREADABLE = (DamagedRecordError, FileNotFoundError)
 """Errors of a damaged or missing shard; trying again does not help."""
 
 
@@ -99,9 +99,9 @@ def count_records(dataset: Dataset) -> Count:
 def _count_shard(shard: ShardEntry, split: str, counting: _Counting, found: Count) -> None:
     number = -1
     try:
-        with opened(shard.path) as (file, packed):
-            for number, frame in enumerate(read_frames(file)):
-                where = (None, None) if packed else (frame.offset, len(frame.payload) + FRAME_BYTES)
+        with opened(shard.path) as file:
+            for number, frame in enumerate(file.frames()):
+                where = (None, None) if file.compression else (frame.offset, len(frame.payload) + FRAME_BYTES)
                 counting.spread.add(RecordPlace(shard.path, split, number, *where))
                 try:
                     counting.add(frame.payload, found.statistics[split])
@@ -130,7 +130,7 @@ class _Counting:
             BadInput: the record cannot be parsed.
         """
         try:
-            fields = read_fields(payload, self._renames)
+            fields = read_view(payload, self._renames)
             record, classes = read_record(fields, "record")
         except BadInput:
             statistics.add(())

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from recordmill.transforms.framing import DamagedRecordError
 from recordmill.transforms.images import jpeg
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry
@@ -33,7 +31,7 @@ _MOST_BYTES = 20_000
 _MOST_RECORD_BYTES, _MOST_BYTES_READ = 64 << 20, 384 << 20
 _AT_ONCE = 16
 _T = TypeVar("_T")
-_DAMAGES = (DamagedRecordError, ValueError, EOFError, zlib.error, FileNotFoundError)
+_DAMAGES = (ValueError, FileNotFoundError)
 
 
 class Sample(NamedTuple):
@@ -56,13 +54,6 @@ class Sample(NamedTuple):
     caption: tuple[Part, ...]
     picture: bytes
     pixels: tuple[int, int]
-
-
-class _Seen(NamedTuple):
-    """A record that was looked at, and the names of its classes."""
-
-    place: RecordPlace
-    classes: frozenset[str]
 
 
 def places_in(dataset: Dataset) -> list[RecordPlace]:
@@ -113,14 +104,19 @@ def samples(
     Raises:
         OSError: a shard cannot be read now.
     """
-    seen = []
-    for place, payload in _payloads(_affordable(spread(places, _LOOKED_AT))):
-        seen.append(_Seen(place, _classes(_read(payload, place, names, renames))))
+
+    def read(chosen: Sequence[RecordPlace]) -> Iterator[tuple[RecordPlace, StoredRecord | BadInput]]:
+        for place, payload in _payloads(chosen):
+            key = f"{place.path.rpartition('/')[2]}/{place.number:08}"
+            try:
+                yield place, stored_record(payload, names, renames, key)
+            except BadInput as error:
+                yield place, BadInput(error.stage, error.reason, error.detail, error.key or key)
+
+    seen = [(place, _classes(record)) for place, record in read(_affordable(spread(places, _LOOKED_AT)))]
     chosen = choose(seen)
-    drawn = {}
-    for place, payload in _payloads([place for _, place in chosen]):
-        drawn[place] = _read(payload, place, names, renames)
-    return tuple(_sample(group, place, drawn[place]) for group, place in chosen if place in drawn)
+    records = dict(read([place for _, place in chosen]))
+    return tuple(_sample(group, place, records[place]) for group, place in chosen if place in records)
 
 
 def choose(seen: Sequence[tuple[RecordPlace, frozenset[str]]]) -> list[tuple[str, RecordPlace]]:
@@ -189,16 +185,6 @@ def _payload(place: RecordPlace) -> bytes | None:
         return record_at(place.path, place.offset or 0, place.length or 0)
     except _DAMAGES:
         return None  # reading the complete shard reports the damage
-
-
-def _read(
-    payload: bytes, place: RecordPlace, names: Mapping[int, str], renames: Mapping[str, str]
-) -> StoredRecord | BadInput:
-    key = f"{place.path.rpartition('/')[2]}/{place.number:08}"
-    try:
-        return stored_record(payload, names, renames, key)
-    except BadInput as error:
-        return BadInput(error.stage, error.reason, error.detail, error.key or key)
 
 
 def _classes(record: StoredRecord | BadInput) -> frozenset[str]:

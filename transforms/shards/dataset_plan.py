@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from recordmill.transforms.config import MIB, DatasetConfig
+from recordmill.transforms.examples.framing import FRAME_BYTES
 from recordmill.transforms.examples.labels import LabelMap
 from recordmill.transforms.examples.registry import choose_schema
 from recordmill.transforms.examples.schema import (
@@ -21,7 +22,6 @@ from recordmill.transforms.examples.schema import (
     apply_rename,
     check_names,
 )
-from recordmill.transforms.examples.tfrecord import FRAME_BYTES
 from recordmill.transforms.records import SPLIT_NAME, ImageRecord, JobError
 from recordmill.transforms.shards.hashing import DEFAULT_SPLIT
 from recordmill.transforms.shards.previous import MaskMap, PreviousVersion

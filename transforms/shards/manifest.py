@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import platform
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -128,12 +129,17 @@ def of_same_job(text: str, manifest: Mapping[str, Any]) -> bool:
 
 def _summary(reconciled: Reconciled) -> DatasetSummary:
     stats = reconciled.stats
+    masks: dict[str, Counter[str]] = defaultdict(Counter)
+    for (name, dtype), count in stats.mask_dtypes.items():
+        masks[name][dtype] += count
     return dataclasses.replace(
         reconciled.plan.summary,
         channels=frozenset(stats.channels),
         dtypes=frozenset(stats.dtypes),
         formats=frozenset(stats.formats),
         chose_qualities=bool(stats.qualities),
+        mask_dtypes={name: frozenset(dtypes) for name, dtypes in masks.items()},
+        complete_masks=frozenset(name for name, dtypes in masks.items() if dtypes.total() == stats.written),
     )
 
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 from recordmill.transforms.annotations.mapping import OF_OBJECTS, map_annotations
 from recordmill.transforms.examples.features import build_example, build_sequence_example
 from recordmill.transforms.examples.schema import FeatureSettings, Schema, SequenceSchema
+from recordmill.transforms.images.mask import encoded_dtype
 from recordmill.transforms.images.opened import opened, opened_pixels
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.store import store_opened
@@ -296,8 +297,11 @@ class RecordEncoder:
             stats.annotations["objects"] += len(mapped.objects)
         elif "objects" in self._needs:
             stats.annotations["images_without_objects"] += 1
-        for name in mapped.masks:
-            stats.annotations[name.rpartition("_")[0]] += 1
+        for name, mask in mapped.masks.items():
+            kind, _, encoding = name.rpartition("_")
+            stats.annotations[kind] += 1
+            if encoding == "png":
+                stats.mask_dtypes[name, encoded_dtype(mask)] += 1
         for reason, detail in mapped.notes:
             stats.notes[reason] += 1
             yield Failure(record.key, "annotations", reason, detail, kept=True)

@@ -34,6 +34,7 @@ class WriteStats(msgspec.Struct):
         flattened_bytes: size of the images in `alpha_bytes`, had they been flattened.
         qualities: that --target_ssim chose; 0 where the source was kept.
         annotations: what was stored: `objects`, `class` (masks), …; `images_without_objects`.
+        mask_dtypes: PNG masks of images, by name in `Mapped.masks` and type of their pixels.
         notes: annotations that were clipped or dropped, by reason.
         work: operations: `source_reads` (files), `images` (through the codecs, or the check of their
             header), `masks` (made).
@@ -55,6 +56,7 @@ class WriteStats(msgspec.Struct):
     flattened_bytes: int = 0
     qualities: Counter[int] = msgspec.field(default_factory=Counter)
     annotations: Counter[str] = msgspec.field(default_factory=Counter)
+    mask_dtypes: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
     notes: Counter[str] = msgspec.field(default_factory=Counter)
     statistics: Statistics = msgspec.field(default_factory=Statistics)
     work: Counter[str] = msgspec.field(default_factory=Counter)

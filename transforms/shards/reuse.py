@@ -12,7 +12,6 @@ import gzip
 import hashlib
 import io
 import shutil
-import zlib
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO, NamedTuple, cast
@@ -20,14 +19,14 @@ from typing import BinaryIO, NamedTuple, cast
 import msgspec
 from msgspec.structs import replace
 
-from recordmill.transforms.examples.tfrecord import RecordWriter
-from recordmill.transforms.framing import (
+from recordmill.transforms.examples.framing import (
     FRAME_BYTES,
     DamagedRecordError,
     masked_crc32c,
     read_frames,
     read_records,
 )
+from recordmill.transforms.examples.tfrecord import RecordWriter
 from recordmill.transforms.images.tensor import varint
 from recordmill.transforms.records import Failure, ImageRecord, Mapped, StoredImage
 from recordmill.transforms.shards.previous import PreviousVersion, ShardPaths
@@ -253,7 +252,7 @@ def _records(data: bytes, path: str) -> Iterator[bytes]:
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
             yield from read_records(file)
-    except (EOFError, gzip.BadGzipFile, zlib.error, DamagedRecordError) as error:
+    except (gzip.BadGzipFile, DamagedRecordError) as error:
         raise DamagedLineageError(f"{path} is damaged: {error}") from error
 
 
