@@ -192,10 +192,10 @@ class Confinement:
         return self.contains(real_path(path))
 
     def leads_to(self, path: str) -> str:
-        """The real path of `path`: what `open_file` is given.
+        """The real path of `path`, for `open_file`.
 
         Raises:
-            OSError: `EXDEV` where that is outside the roots, `ENOENT` where a link leads to nothing; or one
+            OSError: `EXDEV` if that is outside the roots, `ENOENT` if a link leads to nothing; or a fault
                 that may pass, and has not.
         """
         found = real_path(path)
@@ -207,7 +207,7 @@ class Confinement:
         return found
 
     def inner(self, path: str) -> str:
-        """As `leads_to`; a path that leads outside as it is, which `open_file` refuses for its link."""
+        """As `leads_to`; but a path that leads outside is returned, and `open_file` refuses its link."""
         found = real_path(path)
         return found if self.contains(found) else path
 

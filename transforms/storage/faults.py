@@ -66,7 +66,7 @@ PERMANENT_FAULTS = {
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether an error is a fault of the file system that is not one file's own: EIO, a time-out, ESTALE."""
+    """Whether an error concerns the file system, and not one file: EIO, a time-out, ESTALE."""
     return isinstance(error, OSError) and error.errno is not None and error.errno not in PERMANENT_FAULTS
 
 
@@ -114,7 +114,7 @@ def tried_again(error: OSError, function: Callable[_P, _T], *args: _P.args, **op
 
 @contextlib.contextmanager
 def naming_faults(path: str) -> Iterator[None]:
-    """Turns an OSError into a JobError of one line, about `path` if it names none itself."""
+    """Turns an OSError into a JobError, about `path` if the error names no file."""
     try:
         yield
     except OSError as error:

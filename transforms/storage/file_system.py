@@ -83,7 +83,6 @@ class Entry(NamedTuple):
 
     @property
     def basename(self) -> str:
-        """The name without the `/` at its end."""
         return self.name.rstrip("/")
 
     @property
@@ -229,7 +228,6 @@ class FileSystem(abc.ABC):
         return "file or folder"
 
     def is_link(self, path: str) -> bool:
-        """Whether a path is a symbolic link."""
         return False
 
     def check_readable(self, path: str) -> None:
@@ -342,7 +340,6 @@ class FileSystem(abc.ABC):
     # Derived
 
     def remove_existing(self, *paths: str) -> None:
-        """Removes files, as far as they exist."""
         self.each(self._remove_existing, paths)
 
     def remove_entries(self, entries: Iterable[Entry]) -> None:
@@ -375,7 +372,6 @@ class FileSystem(abc.ABC):
             return []
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """Bytes of each file in a folder, by name."""
         files = [entry for entry in self.contents(folder) if not entry.name.endswith("/")]
         found = [entry.status or self.find(entry.path) for entry in files]
         return {entry.name: status.size for entry, status in zip(files, found, strict=True) if status}
@@ -394,7 +390,7 @@ class FileSystem(abc.ABC):
 
 
 def scheme_of(path: str) -> str:
-    """The scheme of a URI (`gs` of `gs://bucket/a.jpg`), or an empty string for a plain path."""
+    """The scheme of a URI (`gs` of `gs://bucket/a.jpg`); empty for a plain path."""
     match = _SCHEME.match(path)
     return match[1].lower() if match else ""
 

@@ -59,11 +59,7 @@ def cached_listings() -> Iterator[None]:
 
 
 def entries(folder: str, most: int | None = None) -> list[Entry]:
-    """What is in a folder, in the order of names; of a larger one, `most` entries.
-
-    Raises:
-        OSError: it may not be listed, or not now.
-    """
+    """Entries of a folder, in the order of names; at most `most`. Raises OSError."""
     if _cache is not None and folder in _cache.folders:
         return _cache.folders[folder][:most]
     system = file_system(folder)

@@ -288,7 +288,7 @@ class _LockObject(_Lock):
         return False
 
     def age(self, found: _Found) -> float:
-        """Writes an empty object, whose time of modification is the time of the service."""
+        """The empty object that it writes has the time of the service."""
         clock = os.path.join(os.path.dirname(self.path), _CLOCK)
         for _ in range(_TRIES):
             present = self.system.find(clock)
@@ -361,13 +361,11 @@ def keep(output: str, token: str) -> None:
 
 
 def is_held_by(output: str, token: str) -> bool:
-    """Whether the job `token` has the lock."""
     owner = _owner(output)
     return owner is not None and owner.token == token
 
 
 def check(output: str, token: str) -> None:
-    """Raises JobError unless the job `token` has the lock."""
     owner = _owner(output)
     if owner is None:
         raise JobError(

@@ -59,10 +59,11 @@ class PublishedDataset(msgspec.Struct, frozen=True):
 
 
 class Publication(msgspec.Struct, frozen=True):
-    """The journal of a publication: what it does, written before it begins.
+    """The journal of a publication, written before it begins.
 
     Attributes:
         moves: name in the output by path below the run's folder.
+        metadata: names of the files that are written after the moves.
         replaces: the dataset that is unpublished.
         shared: names of the files that another version has, too.
     """
@@ -90,7 +91,7 @@ class DatasetFiles(msgspec.Struct):
 
 
 def published_dataset(output: str) -> PublishedDataset | None:
-    """The dataset in a folder. Raises JobError if manifest.json does not list the dataset's files."""
+    """The dataset in a folder, or None. Raises JobError if manifest.json does not list the dataset's files."""
     path, manifest = os.path.join(output, MANIFEST), None
     try:
         text = read_bytes(path)
@@ -228,7 +229,7 @@ def _share(staged: str, published: str) -> None:
 
 
 def complete_moves(output: str, publication: Publication) -> None:
-    """Once all files are moved: removes what only the replaced dataset had, and syncs the folders."""
+    """After all moves: removes the files that only the replaced dataset had, and syncs the folders."""
     remove_files(output, publication.replaced_names - publication.names - {FAILURES})
     _sync_folders(output, publication.names)
 
@@ -307,7 +308,7 @@ def commit(run: Run, manifest: str) -> None:
 
 
 def roll_back(output: str, folder: str, publication: Publication) -> None:
-    """Undoes a publication that was interrupted before manifest.json; the replaced dataset is removed."""
+    """Undoes a publication that was interrupted before manifest.json; removes the replaced dataset."""
     foreign = foreign_metadata(output, folder, publication)
     made = publication.names | publication.replaced_names
     if DATASET_INFO in made - foreign:

@@ -21,18 +21,18 @@ _LOOKED_AFTER = 16 << 20  # bytes written between two looks at the free space
 
 
 class Spool:
-    """Writes pieces of bytes one after the other, into as many files as it takes.
+    """Writes pieces of bytes one after the other, into as many files as necessary.
 
-    The same pieces in the same order get the same references each time; the version in a reference is minus
-    a number of the piece's bytes. References may be followed once the spool is closed.
+    The same pieces in the same order get the same references each time; the version in a reference is minus a
+    hash of the piece. References may be followed once the spool is closed.
 
     with Spool(scratch, "train.parquet", version) as spool:
         ref = spool.add(data)
 
     Args:
         scratch: a folder that lives as long as the references.
-        name: of what is unpacked, such as its path: spools of other names are other files.
-        version: of what is unpacked, as of `Status`; likewise.
+        name: of the source, such as its path: each source and version has its own files.
+        version: of the source, as of `Status`.
     """
 
     def __init__(self, scratch: str, name: str, version: int) -> None:

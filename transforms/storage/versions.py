@@ -143,7 +143,7 @@ def staged_versions(home: str) -> list[Version]:
 
 
 def latest_version(home: str) -> Version | None:
-    """The version that latest.json names, which may be gone; raises ValueError if it names none."""
+    """The version that latest.json names, which may be gone. Raises ValueError if it names none."""
     found = read_version(os.path.join(home, LATEST))
     return found[0] if found is not None else None
 
@@ -283,7 +283,6 @@ def remove_old_versions(home: str, keep: int) -> list[Version]:
 
 
 def is_complete(folder: str) -> bool:
-    """Whether a folder holds a published dataset."""
     return file_system(folder).find(os.path.join(folder, MANIFEST)) is not None
 
 
@@ -377,7 +376,6 @@ def read_version(path: str) -> tuple[Version, str] | None:
 
 
 def version_text(version: Version, **more: str) -> str:
-    """The contents of a JSON file that names a version."""
     return json.dumps({"format_version": FORMAT_VERSION, "version": str(version), **more})
 
 
