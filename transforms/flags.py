@@ -151,9 +151,6 @@ def flag(default: _T, help: str, group: str = "", **declared: Any) -> _T:
     """A field that is a flag; `declared` are further attributes of `Flag`.
 
     Args:
-        default: of the field; or `REQUIRED`.
-        help: what it does.
-        group: heading of its help; empty for the group of the class, see `declares_flags`.
         declared: further attributes of `Flag`.
     """
     return _field(default, Flag(help=help, group=group or _GROUP_OF_CLASS, **declared))
@@ -181,11 +178,7 @@ def _field(default: _T, declared: Flag) -> _T:
 
 
 def declares_flags(group: str = "") -> Callable[[_Class], _Class]:
-    """Decorates a dataclass whose fields are flags; its docstring gets their help.
-
-    Args:
-        group: of fields that name none.
-    """
+    """Decorates a dataclass whose fields are flags; its docstring gets their help."""
 
     def declared(cls: _Class) -> _Class:
         found = [_completed(field, group) for field in dataclasses.fields(cls) if "flag" in field.metadata]

@@ -25,9 +25,6 @@ def internal_errors(stage: str) -> Iterator[None]:
 
     JobError, MemoryError and the errors of the system pass through: the machine is at fault.
 
-    Args:
-        stage: as in `BadInput`.
-
     Raises:
         BadInput: `internal error: <class>`.
     """
@@ -49,7 +46,6 @@ def log_once(origin: str, text: str) -> None:
 
     Args:
         origin: class of the exception, file and line.
-        text: the traceback.
     """
     if origin in _logged:
         return

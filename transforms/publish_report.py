@@ -24,10 +24,6 @@ def report_json(statistics: Mapping[str, Statistics], settings: RecordSettings) 
     """The contents of report.json: figures of each split, and what encoding has done to a few images.
 
     The same for the same records, whoever has written them, and in whatever order.
-
-    Args:
-        statistics: by split.
-        settings: that records were encoded by.
     """
     splits = {name: split.as_json() for name, split in statistics.items()}
     for split in splits.values():
@@ -50,14 +46,7 @@ def report_page(
     report: Mapping[str, Any],
     failures_path: str,
 ) -> str:
-    """The text of report.html, sealed; without pictures of records where they cannot be drawn.
-
-    Args:
-        output: folder whose shards are all there.
-        manifest: that will be published.
-        report: of `report_json`.
-        failures_path: of failures.jsonl.
-    """
+    """The text of report.html, sealed; without pictures of records where they cannot be drawn."""
     task = PageTask(output, manifest, report, failures_path)
     with _worker() as pool:
         found = pool.submit(task).result()

@@ -30,6 +30,7 @@ from recordmill.transforms.examples.tfds import (
     supervised_keys,
 )
 from recordmill.transforms.examples.tfrecord import RecordWriter
+from recordmill.transforms.images.mask import encode_mask
 from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
@@ -379,7 +380,8 @@ def test_objects_are_read_with_their_class_names(tmp_path: Path, name: str) -> N
     attributes = {"area": Column("int64", (None,))}
     schema = choose_schema(name, True, BOXED)
     settings = FeatureSettings(labels, attributes=attributes, annotated=BOXED)
-    mapped = Mapped(objects, {"class_png": b"class"}, (b"m0", b"m1"))
+    drawn = [np.full((6, 5, 1), value, np.uint8) for value in (0, 1)]
+    mapped = Mapped(objects, {"class_png": b"class"}, tuple(map(encode_mask, drawn)))
     with (tmp_path / "train-00000-of-00001.tfrecord").open("wb") as file:
         writer = RecordWriter(file)
         for key, found in (("0.png", mapped), ("1.png", Mapped())):
@@ -398,7 +400,8 @@ def test_objects_are_read_with_their_class_names(tmp_path: Path, name: str) -> N
         annotated=BOXED,
     )
     specs = schema.specs(summary)
-    assert supervised_keys(specs) is None
+    mask_key = "image/segmentation/class/encoded"
+    assert supervised_keys(specs) == (None if name == "detection" else ("image/encoded", mask_key))
     files = label_files(specs, summary.class_names)
     assert files == {"image.object.class.label.labels.txt": "unused_0\nperson\nunused_2\ncar\n"}
     files["dataset_info.json"] = dataset_info("tiny", "1.0.0", {"train": SplitInfo((2,), size)})
@@ -412,17 +415,16 @@ def test_objects_are_read_with_their_class_names(tmp_path: Path, name: str) -> N
     np.testing.assert_array_equal(first["image/encoded"], DRAWN["RGB"])
     np.testing.assert_array_equal(first["image/object/bbox/xmin"], np.array([0.0, 0.2], np.float32))
     np.testing.assert_array_equal(first["image/object/bbox/ymin"], np.array([0.0, 0.25], np.float32))
-    assert first["image/object/mask"].tolist() == [b"m0", b"m1"]
+    np.testing.assert_array_equal(first["image/object/mask"], drawn)
     assert first["image/object/area"].tolist() == [15.0, 18.0]
     assert first["image/caption"].tolist() == [b"A car."]
-    assert second["image/object/class/label"].tolist() == second["image/object/mask"].tolist() == []
+    assert len(second["image/object/class/label"]) == len(second["image/object/mask"]) == 0
     if name != "detection":
-        key = "image/segmentation/class/encoded"
-        assert (first[key].tolist(), second[key].tolist()) == ([b"class"], [])
+        assert (first[mask_key].tolist(), second[mask_key].tolist()) == ([b"class"], [])
 
 
 @pytest.mark.parametrize(("name", "mask"), [("segmentation", "class"), ("panoptic", "panoptic_category")])
-def test_masks_are_read_as_their_bytes(tmp_path: Path, name: str, mask: str) -> None:
+def test_masks_of_unknown_types_are_read_as_their_bytes(tmp_path: Path, name: str, mask: str) -> None:
     annotated = frozenset({"class", "panoptic"})
     schema = SCHEMAS[name]
     masks = {f"{layer}_png": layer.encode() for layer in ("class", "panoptic_category", "panoptic_instance")}
@@ -433,11 +435,11 @@ def test_masks_are_read_as_their_bytes(tmp_path: Path, name: str, mask: str) -> 
         writer.write(build_example(schema.features(record, _stored("RGB"), Mapped((), masks), settings)))
     summary = DatasetSummary(True, (0, 0), annotated=annotated)
     specs = schema.specs(summary)
-    assert supervised_keys(specs) is None
+    key = {"class": "image/segmentation/class/encoded"}.get(mask, "image/panoptic/category/encoded")
+    assert supervised_keys(specs) == ("image/encoded", key)
     splits = {"train": SplitInfo((1,), writer.bytes_written)}
     (tmp_path / "dataset_info.json").write_text(dataset_info("tiny", "1.0.0", splits))
     (tmp_path / "features.json").write_text(features_json(specs, summary))
     (example,) = _examples(tmp_path)
-    key = {"class": "image/segmentation/class/encoded"}.get(mask, "image/panoptic/category/encoded")
     assert example[key] == mask.encode()
     np.testing.assert_array_equal(example["image/encoded"], DRAWN["RGB"])

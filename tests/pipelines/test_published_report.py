@@ -19,7 +19,7 @@ from recordmill.transforms.examples.columns import Column
 from recordmill.transforms.examples.features import int64_feature
 from recordmill.transforms.examples.labels import LabelMap
 from recordmill.transforms.examples.schema import FeatureSettings
-from recordmill.transforms.examples.tabular import FEATURES_ALONE
+from recordmill.transforms.examples.schemas import FEATURES_ALONE
 from recordmill.transforms.reading.dataset import find_dataset
 from recordmill.transforms.reporting.findings import gather
 from recordmill.transforms.shards.statistics import CountedFeatures
@@ -132,7 +132,7 @@ def test_pixels_of_masks_are_those_of_the_source(
     assert {split: one["pixels"] for split, one in found.items()} == pairs
     assert found["val"]["pixel_images"] == dict.fromkeys(["0", "1", "2", "17", "255"], 2)
     again = find_dataset(str(tmp_path / "out"))
-    counted = gather(again, again.manifest, None, None, has_samples=False).statistics
+    counted = gather(again, None, None, has_samples=False).statistics
     assert {split: one.as_json() for split, one in counted.items()} == {
         split: {**one, "reencoded": []} for split, one in found.items()
     }

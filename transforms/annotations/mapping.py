@@ -22,12 +22,7 @@ OF_CLASSES = frozenset({"class_png", "class_raw"})
 
 
 def map_annotations(
-    annotations: Annotations,
-    image: StoredImage,
-    needs: frozenset[str],
-    boxes: str,
-    read: Read,
-    ids: ClassIds,
+    annotations: Annotations, image: StoredImage, needs: frozenset[str], boxes: str, read: Read, ids: ClassIds
 ) -> Mapped:
     """The annotations of an image in the coordinates of the stored image.
 

@@ -47,9 +47,15 @@ def dataset_name(text: str) -> str:
 
 
 def supervised_keys(specs: Mapping[str, FeatureSpec]) -> tuple[str, str] | None:
-    """The features that `as_supervised=True` yields: image and label, if the dataset has both."""
-    keys = {spec.role: name for name, spec in specs.items()}
-    return (keys["image"], keys["label"]) if "image" in keys and "label" in keys else None
+    """The features that `as_supervised=True` yields: the image, and its label or else its first mask.
+
+    None if the dataset has no images, or neither labels nor masks of images.
+    """
+    keys: dict[str, str] = {}
+    for name, spec in specs.items():
+        keys.setdefault(spec.role, name)
+    target = keys.get("label") or keys.get("mask")
+    return (keys["image"], target) if target and "image" in keys else None
 
 
 def dataset_info(
@@ -111,6 +117,10 @@ def _feature(spec: FeatureSpec, summary: DatasetSummary) -> Json:
             "class_label_feature.ClassLabel", classLabel={"numClasses": str(len(summary.class_names))}
         )
         return label if spec.shape == () else _sequence(label)
+    if spec.role == "object_mask":  # each object has a PNG
+        return _sequence(_decoded("uint8", (None, None, 1)))
+    if spec.role == "mask" and (mask := _mask(spec, summary)):
+        return mask
     if spec.shape == (None,):
         return _sequence(_scalar(spec))
     return _scalar(spec) if spec.shape == () else _tensor(spec.dtype, spec.shape)
@@ -131,6 +141,24 @@ def _image(summary: DatasetSummary) -> Json:
     # As 16 bits if some image has them: 8-bit values are scaled up, without loss.
     dtype = "uint16" if "uint16" in summary.dtypes else "uint8"
     shape: Shape = (*frames, None, None, _channels(summary))
+    return _decoded(dtype, shape)
+
+
+def _mask(spec: FeatureSpec, summary: DatasetSummary) -> Json | None:
+    """A PNG mask, as a list of one or none if some records have none; None if only its bytes can be read.
+
+    TFDS decodes all masks to one type, and tf.io.decode_image scales 8-bit values up to 16 bits: that changes
+    class ids, so masks of both types stay bytes. So do raw pixels, whose shape TFDS cannot know.
+    """
+    dtypes = summary.mask_dtypes.get(spec.mask, frozenset())
+    is_complete = spec.mask in summary.complete_masks
+    if len(dtypes) != 1 or not (is_complete or spec.shape == (None,)):
+        return None
+    image = _decoded(min(dtypes), (None, None, 1))
+    return image if is_complete else _sequence(image)
+
+
+def _decoded(dtype: str, shape: Shape) -> Json:
     return _of_class("image_feature.Image", image={"dtype": dtype, "shape": _shape(shape)})
 
 

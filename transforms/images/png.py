@@ -13,13 +13,7 @@ from recordmill.transforms.images.reasons import CORRUPT, NOT_SUPPORTED, TRUNCAT
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 GRAY, RGB, PALETTE, GRAY_ALPHA, RGBA = 0, 2, 3, 4, 6
 SAMPLES = {GRAY: 1, RGB: 3, PALETTE: 1, GRAY_ALPHA: 2, RGBA: 4}
-_DEPTHS = {
-    GRAY: (1, 2, 4, 8, 16),
-    RGB: (8, 16),
-    PALETTE: (1, 2, 4, 8),
-    GRAY_ALPHA: (8, 16),
-    RGBA: (8, 16),
-}
+_DEPTHS = {GRAY: (1, 2, 4, 8, 16), RGB: (8, 16), PALETTE: (1, 2, 4, 8), GRAY_ALPHA: (8, 16), RGBA: (8, 16)}
 _COLORSPACES = {GRAY: "Grayscale", RGB: "RGB", PALETTE: "RGB", GRAY_ALPHA: "GrayscaleAlpha", RGBA: "RGBA"}
 _ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 _ANIMATION = frozenset((b"acTL", b"fcTL", b"fdAT"))

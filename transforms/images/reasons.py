@@ -41,8 +41,7 @@ def check_pixels(width: int, height: int, samples: int = 3) -> None:
     if width * height > MAX_PIXELS or width * height * samples >= TENSORFLOW_SAMPLES:
         limit = min(MAX_PIXELS, (TENSORFLOW_SAMPLES - 1) // samples)
         raise undecodable(
-            TOO_MANY_PIXELS,
-            f"its header claims {width}x{height} pixels; at most {limit:,} are decoded",
+            TOO_MANY_PIXELS, f"its header claims {width}x{height} pixels; at most {limit:,} are decoded"
         )
     if max(width, height) > MAX_SIDE:
         detail = f"its header claims {width}x{height} pixels; at most {MAX_SIDE:,} a side are decoded"

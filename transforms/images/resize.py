@@ -40,12 +40,7 @@ def resized(pixels: Array, geometry: Geometry, background: tuple[int, int, int])
     else:
         x0, y0, x1, y1 = _extent(pixels, geometry)
         across, down = (x1 - x0) / geometry.scaled_width, (y1 - y0) / geometry.scaled_height
-        box = (
-            x0 + left * across,
-            y0 + top * down,
-            min(x1, x0 + right * across),
-            min(y1, y0 + bottom * down),
-        )
+        box = (x0 + left * across, y0 + top * down, min(x1, x0 + right * across), min(y1, y0 + bottom * down))
         part = _resampled(pixels, bottom - top, right - left, box)
     if part.shape[:2] != (geometry.height, geometry.width):
         part = _padded(part, geometry, background)

@@ -10,7 +10,7 @@ import msgspec
 
 from recordmill.transforms.records import Failure, JobError
 from recordmill.transforms.shards.dataset_plan import DatasetPlan
-from recordmill.transforms.shards.plausibility import DataWarning, data_warnings
+from recordmill.transforms.shards.overview import DataWarning, data_warnings
 from recordmill.transforms.shards.report import ShardReport, WriteStats, merged
 from recordmill.transforms.shards.statistics import Statistics
 from recordmill.transforms.storage.layout import FAILURES
@@ -67,15 +67,8 @@ def reconcile(
     """Counts what was listed against what was written, failed and skipped.
 
     Args:
-        plan: of the dataset.
-        reports: of all shards.
-        failures: what the source listed and is no record.
-        max_failure_ratio: above it nothing is published.
-        failures_path: the file that names each failure, for messages.
         encoded: (split, counts of its encoding) where shards are written elsewhere, by a writer whose reports
             count records alone.
-        failures_sha256: of the file that names each failure, in hex.
-        strict: whether warnings end the job.
 
     Raises:
         JobError: shards or records are missing, too many inputs failed, or `strict` is set and there are

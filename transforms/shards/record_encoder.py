@@ -12,6 +12,7 @@ from typing import TypeVar
 from recordmill.transforms.annotations.mapping import OF_OBJECTS, map_annotations
 from recordmill.transforms.examples.features import Feature, build_example, build_sequence_example
 from recordmill.transforms.examples.schema import FeatureSettings, Schema, SequenceSchema
+from recordmill.transforms.images.mask import encoded_dtype
 from recordmill.transforms.images.opened import opened, opened_pixels
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.store import store_opened
@@ -26,11 +27,9 @@ from recordmill.transforms.records import (
     Steps,
     StoredImage,
 )
-from recordmill.transforms.shards.fingerprint import annotations_fingerprint, has_details
-from recordmill.transforms.shards.lineage import EncodedRecord
-from recordmill.transforms.shards.references import reference_record
+from recordmill.transforms.shards.references import annotations_fingerprint, has_details, reference_record
 from recordmill.transforms.shards.report import WriteStats
-from recordmill.transforms.shards.reuse import PreviousRecords
+from recordmill.transforms.shards.reuse import EncodedRecord, PreviousRecords
 from recordmill.transforms.shards.statistics import CountedFeatures, is_lossy
 from recordmill.transforms.storage.read_ahead import Loading, read_ahead
 from recordmill.transforms.storage.reader import ListedReader
@@ -104,12 +103,7 @@ def _listed_bytes(found: tuple[ImageRecord, EncodedRecord | None]) -> int:
 
 
 class RecordEncoder:
-    """Encodes records, one after the other; keeps the reader's open files between them.
-
-    Args:
-        settings: of the encoding.
-        worker: the process that it runs in.
-    """
+    """Encodes records, one after the other; keeps the reader's open files between them."""
 
     def __init__(self, settings: RecordSettings, worker: Worker | None = None) -> None:
         self._settings = settings
@@ -134,9 +128,6 @@ class RecordEncoder:
         """Yields index in `references`, record and encoded record, in order, except for records that fail.
 
         Args:
-            references: packed.
-            stats: counts encoded and failed records.
-            failures: gets the failed records.
             previous: records of the previous version; None if nothing may be reused.
         """
         self._mask_map = None if previous is None else previous.mask_map
@@ -172,8 +163,6 @@ class RecordEncoder:
         """The Example of `record`.
 
         Args:
-            record: to encode.
-            loading: of its image, if that has begun.
             reused: images and masks in the previous version, made from the same source.
 
         Raises:
@@ -201,11 +190,6 @@ class RecordEncoder:
         self, record: ImageRecord, image: StoredImage | None, masks: Mapping[ImageRef, Loading] | None = None
     ) -> tuple[bytes, Mapped]:
         """The Example of a record whose image is stored, and its annotations in the image.
-
-        Args:
-            record: to build.
-            image: as it is stored; None where it has none.
-            masks: loading of its mask files, if that has begun.
 
         Raises:
             BadInput: an annotation or a feature does not fit.
@@ -342,8 +326,11 @@ class RecordEncoder:
             stats.annotations["objects"] += len(mapped.objects)
         elif "objects" in self._needs:
             stats.annotations["images_without_objects"] += 1
-        for name in mapped.masks:
-            stats.annotations[name.rpartition("_")[0]] += 1
+        for name, mask in mapped.masks.items():
+            kind, _, encoding = name.rpartition("_")
+            stats.annotations[kind] += 1
+            if encoding == "png":
+                stats.mask_dtypes[name, encoded_dtype(mask)] += 1
         for reason, detail in mapped.notes:
             stats.notes[reason] += 1
             yield Failure(record.key, "annotations", reason, detail, kept=True)

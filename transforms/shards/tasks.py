@@ -16,16 +16,14 @@ import msgspec
 
 from recordmill.transforms.examples.tfrecord import RecordWriter, index_lines
 from recordmill.transforms.records import BadInput, Failure
-from recordmill.transforms.shards.checkpoint import Checkpoint
-from recordmill.transforms.shards.fingerprint import is_versioned, source_fingerprint
-from recordmill.transforms.shards.lineage import ENDING, header_of, row_bytes, write_lineage
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
-from recordmill.transforms.shards.references import reference_record
-from recordmill.transforms.shards.report import ShardFile, WriteStats, merged
-from recordmill.transforms.shards.reuse import PreviousRecords
+from recordmill.transforms.shards.references import is_versioned, reference_record, source_fingerprint
+from recordmill.transforms.shards.report import Checkpoint, ShardFile, WriteStats, merged
+from recordmill.transforms.shards.reuse import PreviousRecords, header_of, row_bytes, write_lineage
 from recordmill.transforms.storage.faults import naming_faults
 from recordmill.transforms.storage.file_system import Status, file_system
 from recordmill.transforms.storage.files import write_file
+from recordmill.transforms.storage.layout import LINEAGE_ENDING
 from recordmill.transforms.workers.pool import ITEM_SECONDS, ProcessExecutor
 from recordmill.transforms.workers.position import SLOW_FACTOR
 from recordmill.transforms.workers.task import Progress, R, Task, Worker
@@ -226,7 +224,7 @@ def _with_lineage(file: ShardFile, rows: str, digest: str, stamp: str) -> ShardF
     if file.failures_path is not None:
         with open(file.failures_path, encoding="utf-8", newline="\n") as failed:
             failures = [line.rstrip("\n") for line in failed]
-    path = f"{rows.removesuffix('.rows')}{ENDING}"
+    path = f"{rows.removesuffix('.rows')}{LINEAGE_ENDING}"
     with open(file.index_path, "rb") as lines:
         index = hashlib.sha256(lines.read()).hexdigest()
     sha256 = write_lineage(path, header_of(file, digest, stamp, index, failures), rows)
@@ -243,9 +241,6 @@ def write_part(
     """Encodes `references`, in their order, into `path`.tfrecord; index and failures next to it.
 
     Args:
-        references: packed.
-        path: without ending.
-        encoder: of the records.
         previous: records of the previous version; each record then writes a row of lineage. None if the
             dataset has no versions.
     """
@@ -276,12 +271,7 @@ def write_part(
 
 
 def write_empty(path: str, has_lineage: bool = False) -> ShardFile:
-    """A shard without a record: an empty file, since the names of shards contain their number.
-
-    Args:
-        path: without ending.
-        has_lineage: the dataset has versions.
-    """
+    """A shard without a record: an empty file, since the names of shards contain their number."""
     endings = ("tfrecord", "idx", "rows") if has_lineage else ("tfrecord", "idx")
     for ending in endings:
         write_file(f"{path}.{ending}", "")

@@ -11,9 +11,14 @@ import msgspec
 
 from recordmill.transforms.examples.columns import ColumnTypes
 from recordmill.transforms.records import Annotations, ClassNames, ImageRecord, add_classes
-from recordmill.transforms.shards.fingerprint import digest_of, has_details, listed_content
 from recordmill.transforms.shards.hashing import DEFAULT_SPLIT, key_digest
-from recordmill.transforms.shards.references import pack_record, unpack_record
+from recordmill.transforms.shards.references import (
+    digest_of,
+    has_details,
+    listed_content,
+    pack_record,
+    unpack_record,
+)
 from recordmill.transforms.shards.statistics import MOST_BOXES, add_counts
 
 _SAMPLE_SIZE = 32

@@ -388,13 +388,11 @@ class _ObjectFile(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Sets the position."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._stored.size}[whence]
         self._at = max(start + offset, 0)
         return self._at
 
     def tell(self) -> int:
-        """The position."""
         return self._at
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:

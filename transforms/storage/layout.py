@@ -23,6 +23,8 @@ Its name, and `CHECKPOINT_ENDING`, are older than the terms: published versions 
 """
 CHECKPOINT_ENDING = ".state"
 """Of the checkpoint of a finished, unpublished shard, among the shards of a run."""
+LINEAGE_ENDING = ".rows.gz"
+"""Of the files of lineage in a version."""
 FORMAT_VERSION = 1
 """Of manifest.json, and of what runs note under `.recordmill`."""
 NOTE_START = f'{{"format_version": {FORMAT_VERSION}, '

@@ -47,11 +47,8 @@ class Owner(msgspec.Struct, frozen=True, rename={"pid_namespace": "place", "proc
     @staticmethod
     def here(token: str, command: str) -> Owner:
         """This process."""
-        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-        pid = os.getpid()
-        return Owner(
-            token, socket.gethostname(), pid, now, command, _pid_namespace(), _process_start(pid) or 0.0
-        )
+        pid, host = os.getpid(), socket.gethostname()
+        return Owner(token, host, pid, utc_now(), command, _pid_namespace(), _process_start(pid) or 0.0)
 
     def is_gone(self) -> bool:
         """Whether it was a process of this machine and has ended; False where that is unknown."""
@@ -82,6 +79,11 @@ class Owner(msgspec.Struct, frozen=True, rename={"pid_namespace": "place", "proc
     def __str__(self) -> str:
         command = f" ({self.command})" if self.command else ""
         return f"process {self.pid} on {self.host}, since {self.started}{command}"
+
+
+def utc_now() -> str:
+    """The time, ISO 8601."""
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
 
 
 @functools.cache

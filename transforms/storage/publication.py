@@ -131,9 +131,6 @@ def write_journal(run: Run, moves: Iterable[Move], metadata: Iterable[str], expe
     """Writes the journal, before the publication begins.
 
     Args:
-        run: that publishes.
-        moves: of its files.
-        metadata: names of the files that are written after them.
         expected: sha256 of the manifest at the start of the job; empty for none.
 
     Raises:

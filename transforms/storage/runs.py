@@ -8,7 +8,6 @@ before the marker.
 from __future__ import annotations
 
 import contextlib
-import datetime
 import json
 import os
 import re
@@ -36,7 +35,7 @@ from recordmill.transforms.storage.layout import (
     RUNS,
     Run,
 )
-from recordmill.transforms.storage.owner import owner_of, remove_marked_folder
+from recordmill.transforms.storage.owner import owner_of, remove_marked_folder, utc_now
 from recordmill.transforms.storage.publication import PUBLISHING, read_journal, roll_back
 
 _MARKER = "run.json"
@@ -110,7 +109,7 @@ def mark_run(run: Run, version: str) -> None:
         "format_version": FORMAT_VERSION,
         "recordmill": version,
         "config_digest": run.digest,
-        "started": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "started": utc_now(),
         "replaces": published or has_unpublished(run.work),
         "foreign": before.foreign if before is not None else _names_in(run),
     }

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 
-from recordmill.transforms.examples.tfrecord import FRAME_BYTES
+from recordmill.transforms.examples.framing import FRAME_BYTES
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.similarity import Original
 from recordmill.transforms.records import BadInput, Failure, ImageRecord, StoredImage

@@ -54,9 +54,7 @@ class ProcessExecutor(Generic[C]):
     Args:
         setup: makes what the tasks are run with, once in each process.
         progress: is called with items that are done; they are taken back when they have to be done again.
-        workers: number of processes.
         item_seconds: after which a process that is still at the same item hangs.
-        tries: of an item, 1 or 2.
     """
 
     def __init__(
@@ -89,7 +87,6 @@ class ProcessExecutor(Generic[C]):
         """Queues a task; waits while too many wait already.
 
         Args:
-            task: to run.
             pieces: that it is split into, to be run at the same time.
 
         Raises:

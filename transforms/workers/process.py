@@ -112,10 +112,6 @@ def prestart(processes: int, preload: str) -> None:
 
     The first is woken at once, the others sleep until `wake_idle` or until they are used. Those that are not
     used end with this process.
-
-    Args:
-        processes: how many.
-        preload: module of their tasks.
     """
     with _idle_lock:
         _idle.extend(WorkerProcess.spawn(preload) for _ in range(processes - len(_idle)))

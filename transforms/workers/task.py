@@ -25,12 +25,7 @@ def no_progress(items: int, source_bytes: int) -> None:
 
 
 class Worker:
-    """The process that a task runs in, as the task sees it.
-
-    Args:
-        position: read by the parent process; of this process alone by default.
-        progress: is called with items that are done.
-    """
+    """The process that a task runs in, as the task sees it."""
 
     def __init__(self, position: SharedPosition | None = None, progress: Progress = no_progress) -> None:
         self.position = position or SharedPosition()
@@ -40,10 +35,6 @@ class Worker:
     @contextlib.contextmanager
     def item(self, index: int, stage: str = "encode") -> Iterator[None]:
         """The block works on one item of the task: whatever the block does, only this item is lost.
-
-        Args:
-            index: of the item.
-            stage: of its unexpected exceptions, as `BadInput` has it.
 
         Raises:
             BadInput: of the block; or its unexpected exception, whose traceback is logged. If it escapes from
