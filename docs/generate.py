@@ -6,6 +6,7 @@ around it is written by hand.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import sys
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import recordmill
 from docs.features import schema_table
 from docs.reasons import reasons
 from docs.remedies import REMEDIES
@@ -261,6 +263,26 @@ def _type(field: dict[str, Any]) -> str:
     return " or ".join(kind) if isinstance(kind, list) else str(kind)
 
 
+def parameter_table(name: str) -> str:
+    """The parameters of a configuration class of the Python API."""
+    rows = []
+    cls = getattr(recordmill, name)
+    required = {one.name for one in dataclasses.fields(cls) if _has_no_default(one)}
+    for one in cls._declared_flags:
+        flag = f"`--{one.name}`" if one.group else ""
+        default = "required" if one.field in required else f"`{one.default!r}`"
+        if dataclasses.is_dataclass(one.default):
+            default = f"`{type(one.default).__name__}()`"
+        kind = one.type + (" | None" if one.default is None and one.field not in required else "")
+        kind = kind.replace("|", r"\|")
+        rows.append((f"`{one.field}`", f"`{kind}`", default, flag, one.help.replace("|", r"\|")))
+    return _table("parameter|type|default|flag|meaning", rows)
+
+
+def _has_no_default(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
 def environment_table() -> str:
     """The environment variables that are read."""
     return _table("variable|meaning", [(f"`{name}`", text) for name, text in ENVIRONMENT.items()])
@@ -275,6 +297,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "reasons": reason_tables,
     "limits": limits,
     "manifest": manifest_fields,
+    "parameters": parameter_table,
     "environment": environment_table,
 }
 

@@ -43,7 +43,10 @@ def test_every_generated_part_is_on_a_page() -> None:
     text = "".join(map(text_of, PAGES))
     named = set(re.findall(r"<!-- generated: (.*?) -->", text))
     parts = {"flags", "sources", "source flags", "reasons", "limits", "manifest", "environment"}
-    assert named == parts | {f"schema: {name}" for name in SCHEMAS} | {f"example: {name}" for name in SOURCES}
+    configs = {f"parameters: {name}" for name in ("SourceConfig", "DatasetConfig", "ImagePolicy")}
+    assert named == configs | parts | {f"schema: {name}" for name in SCHEMAS} | {
+        f"example: {name}" for name in SOURCES
+    }
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
