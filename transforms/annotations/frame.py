@@ -17,8 +17,6 @@ class Frame:
     """The pixels in which coordinates are measured, and their transformation into the stored image.
 
     Attributes:
-        height: pixels.
-        width: pixels.
         geometry: from these pixels to those stored.
         is_stored: whether these are the stored pixels: nothing was turned, scaled, padded or cropped.
         file: from the file's own pixels to those stored.

@@ -73,12 +73,7 @@ class RecordWriter:
 
 
 def index_lines(lengths: Iterable[int], start: int = 0) -> Iterator[str]:
-    """A line `<offset> <length>` a record, line end included.
-
-    Args:
-        lengths: bytes of each frame (payload and framing), in file order.
-        start: offset of the first frame, for a part that follows others in the file.
-    """
+    """A line `<offset> <length>` for each frame (payload and framing), the first of which is at `start`."""
     offset = start
     for length in lengths:
         yield f"{offset} {length}\n"

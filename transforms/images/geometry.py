@@ -22,7 +22,7 @@ def plan_geometry(height: int, width: int, orientation: int, policy: ImagePolicy
 
     Args:
         height: of the file's pixels, before they are turned.
-        width: of the file's pixels.
+        width: likewise.
         orientation: EXIF, 1 to 8.
         policy: how images are stored.
     """
@@ -91,9 +91,6 @@ def moved_points(geometry: Geometry, points: npt.NDArray[Any]) -> Points:
     Args:
         geometry: of the stored image.
         points: (n, 2), x and y in pixels of the file: pixel i covers i to i + 1.
-
-    Returns:
-        (n, 2), x and y in pixels of the stored image.
     """
     moved: Points = np.asarray(points, np.float64).reshape(-1, 2)
     if is_transposed(geometry.orientation):
@@ -109,14 +106,6 @@ def moved_points(geometry: Geometry, points: npt.NDArray[Any]) -> Points:
 
 
 def moved_boxes(geometry: Geometry, boxes: npt.NDArray[Any]) -> Points:
-    """Transforms boxes of the file into the stored image, without clipping.
-
-    Args:
-        geometry: of the stored image.
-        boxes: (n, 4), xmin, ymin, xmax, ymax in pixels of the file: pixel i covers i to i + 1.
-
-    Returns:
-        (n, 4), as `boxes`, in pixels of the stored image.
-    """
+    """Transforms boxes of the file, (n, 4) of xmin, ymin, xmax, ymax, as `moved_points`, without clipping."""
     corners = moved_points(geometry, boxes).reshape(-1, 2, 2)
     return np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)

@@ -36,10 +36,6 @@ def moved_mask(geometry: Geometry, pixels: Array, fill: int) -> Array:
         pixels: uint8 or uint16 (height, width) or (height, width, 1), in the file's orientation.
         fill: the class id of padding.
 
-    Returns:
-        (geometry.height, geometry.width), with the channel of `pixels` if it has one; all values are from
-        `pixels`, or `fill`.
-
     Raises:
         BadInput: the mask is not of the image's size.
     """
@@ -71,11 +67,7 @@ def _nearest(side: int, scaled: int, start: int, count: int) -> Array:
 
 
 def encode_mask(pixels: Array) -> bytes:
-    """A grey PNG of 8 or 16 bits whose samples are the class ids.
-
-    Args:
-        pixels: uint8 or uint16 (height, width) or (height, width, 1).
-    """
+    """A grey PNG whose samples are the class ids: uint8 or uint16 (height, width) or (height, width, 1)."""
     height, width = pixels.shape[:2]
     depth = 8 * pixels.itemsize
     samples = np.ascontiguousarray(pixels, f">u{pixels.itemsize}").reshape(height, width)
@@ -92,11 +84,7 @@ def encoded_dtype(mask: bytes) -> str:
 
 
 def pixel_counts(ids: Array) -> dict[int, int]:
-    """The number of pixels of each class id that occurs in a mask.
-
-    Args:
-        ids: uint8 or uint16.
-    """
+    """The number of pixels of each class id that occurs in a mask."""
     counts = np.bincount(ids.ravel())
     return {int(one): int(counts[one]) for one in np.flatnonzero(counts)}
 
@@ -105,10 +93,8 @@ def pixel_counts(ids: Array) -> dict[int, int]:
 def decode_mask(data: bytes) -> Array:
     """The class ids in a PNG, GIF, BMP or TIFF: palette indices, or the stored grey samples.
 
-    Samples of 1, 2 or 4 bits are not scaled to 0 to 255; transparency and EXIF orientation are ignored.
-
-    Returns:
-        uint8 or uint16 (height, width).
+    uint8 or uint16 (height, width). Samples of 1, 2 or 4 bits are not scaled to 0 to 255; transparency and
+    EXIF orientation are ignored.
 
     Raises:
         BadInput: damaged; in colour; of several frames; or of a format that may change values.

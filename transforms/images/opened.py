@@ -27,10 +27,7 @@ from recordmill.transforms.records import StoredImage
 
 @internal_errors("decode")
 def opened(data: bytes) -> OpenedImage:
-    """Reads the header of an image.
-
-    Args:
-        data: the file.
+    """Reads the header of an image file.
 
     Raises:
         BadInput: stage `decode`, with the reason and the remedy.
@@ -38,25 +35,11 @@ def opened(data: bytes) -> OpenedImage:
     if not data:
         raise undecodable(EMPTY)
     kind = image_kind(data)
-    if kind == "jpeg":
-        return _open_jpeg(data)
-    if kind == "png":
-        return _open_png(data)
-    if kind == "gif":
-        return open_gif(data)
-    if kind == "bmp":
-        return open_bmp(data)
-    if kind == "webp":
-        return open_webp(data)
-    return open_raster(data, kind)
+    return _OPENERS[kind](data) if kind in _OPENERS else open_raster(data, kind)
 
 
 def opened_pixels(pixels: bytes, shape: tuple[int, int, int]) -> OpenedImage:
-    """Raw pixels as an image.
-
-    Args:
-        pixels: uint8, row by row.
-        shape: height, width, channels (1 to 4).
+    """Raw pixels, uint8 of (height, width, channels) row by row, as an image.
 
     Raises:
         BadInput: the number of bytes is not the shape's, or there are too many pixels.
@@ -127,6 +110,8 @@ def _open_png(data: bytes) -> OpenedImage:
         header.height * header.width,
     )
 
+
+_OPENERS = {"jpeg": _open_jpeg, "png": _open_png, "gif": open_gif, "bmp": open_bmp, "webp": open_webp}
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\xff\xd8\xff", "jpeg"),

@@ -26,10 +26,7 @@ _PIXELS = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
 def optimised(data: bytes, image_format: str, mode: str) -> tuple[bytes, str | None]:
     """Makes an encoded JPEG or PNG smaller; its pixels and its metadata stay the same.
 
-    Args:
-        data: the file.
-        image_format: `jpeg` or `png`; others are left as they are.
-        mode: `lossless` compresses PNGs better; `lossless-progressive` also makes JPEGs progressive.
+    The mode `lossless` compresses PNGs better; `lossless-progressive` also makes JPEGs progressive.
 
     Returns:
         The smaller file and `optimized`; or `data` and None where nothing is gained; or `data` and

@@ -31,8 +31,6 @@ class PngHeader:
     """A PNG's structure; the checksum of every critical chunk is correct.
 
     Attributes:
-        height: pixels.
-        width: pixels.
         depth: bits a sample.
         color: the colour type, 0, 2, 3, 4 or 6.
         interlaced: Adam7.
@@ -144,11 +142,7 @@ def _check_order(kinds: list[bytes]) -> None:
 def _transparency(data: bytes, chunks: tuple[tuple[bytes, int, int], ...], color: int, colors: int) -> bytes:
     """The tRNS chunk that libpng uses: the first that is undamaged, in order and of the right length.
 
-    Args:
-        data: the file.
-        chunks: as from `chunks`.
-        color: the colour type.
-        colors: palette entries that a pixel of this depth can address.
+    `colors` is the number of palette entries that a pixel of this depth can address.
     """
     if color not in (GRAY, RGB, PALETTE):
         return b""
@@ -167,7 +161,6 @@ def _transparency(data: bytes, chunks: tuple[tuple[bytes, int, int], ...], color
 
 
 def _is_sound(data: bytes, start: int, end: int) -> bool:
-    """Whether a chunk's checksum is correct."""
     return zlib.crc32(data[start + 4 : end - 4]) == int.from_bytes(data[end - 4 : end], "big")
 
 

@@ -86,11 +86,7 @@ def _with_key(pixels: Array, header: PngHeader) -> Array:
 
 
 def encode_deep(pixels: Array) -> bytes:
-    """A 16-bit PNG; every row has the Paeth filter.
-
-    Args:
-        pixels: uint16 (height, width, 1 to 4).
-    """
+    """A PNG of uint16 pixels; every row has the Paeth filter."""
     height, width, channels = pixels.shape
     step = 2 * channels
     rows = np.zeros((height + 1, step + width * step), np.uint8)
@@ -104,16 +100,7 @@ def encode_deep(pixels: Array) -> bytes:
 
 
 def encoded_rows(rows: bytes, height: int, width: int, depth: int, color: int, level: int) -> bytes:
-    """A PNG of filtered rows, each after the byte that names its filter.
-
-    Args:
-        rows: all of them.
-        height: pixels.
-        width: pixels.
-        depth: bits a sample.
-        color: the colour type.
-        level: zlib's.
-    """
+    """A PNG of filtered rows, each after the byte that names its filter; compressed at a level of zlib."""
     head = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, 0)
     parts = ((b"IHDR", head), (b"IDAT", zlib.compress(rows, level)), (b"IEND", b""))
     return SIGNATURE + b"".join(written_chunk(kind, payload) for kind, payload in parts)

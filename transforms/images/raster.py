@@ -156,11 +156,7 @@ def _count_frames(image: Image.Image) -> int:
 
 
 def _deep_tiff(data: bytes, image: ImageFile.ImageFile) -> Picture | None:
-    """A TIFF of 16 bits in RGB or RGBA: Pillow unpacks high bytes and low bytes, each in its own pass.
-
-    Returns:
-        None for every other TIFF.
-    """
+    """A TIFF of 16 bits in RGB or RGBA, else None: Pillow unpacks high bytes, then low bytes."""
     rawmode = _rawmode(image)
     if image.mode not in ("RGB", "RGBA") or rawmode[:-1] != f"{image.mode};16":
         return None

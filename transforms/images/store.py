@@ -36,10 +36,6 @@ def store_image(data: bytes, policy: ImagePolicy) -> StoredImage:
     `alpha_kept`, `ssim_missed` (no quality reaches the target). Then `stripped` of its metadata, and
     `optimized`, or `optimize_differed` if that would have changed a pixel and was not done.
 
-    Args:
-        data: the file.
-        policy: how images are stored.
-
     Raises:
         BadInput: stage `decode` or `encode`, with the reason and the remedy.
     """
@@ -47,16 +43,7 @@ def store_image(data: bytes, policy: ImagePolicy) -> StoredImage:
 
 
 def store_pixels(pixels: bytes, shape: tuple[int, int, int], policy: ImagePolicy) -> StoredImage:
-    """Converts raw pixels into the image of a record: a PNG with `--image_format=keep`.
-
-    Args:
-        pixels: uint8, row by row.
-        shape: height, width, channels (1 to 4).
-        policy: how images are stored.
-
-    Raises:
-        BadInput: the number of bytes does not match the shape, or as in `store_image`.
-    """
+    """As `store_image`, for raw pixels as in `opened_pixels`: a PNG with `--image_format=keep`."""
     return store_opened(opened_pixels(pixels, shape), policy)
 
 
@@ -151,14 +138,7 @@ def _turned(image: OpenedImage, notes: tuple[str, ...]) -> StoredImage:
 
 
 def _encoded(image: OpenedImage, own: StoredImage | None, work: Rendered, policy: ImagePolicy) -> StoredImage:
-    """The image encoded again, unless that is worse than the file.
-
-    Args:
-        image: the source.
-        own: the unchanged file, if the policy allows it.
-        work: the pixels to store.
-        policy: how images are stored.
-    """
+    """The image encoded again, unless that is worse than `own`, the file, if the policy allows that."""
     image_format = policy.image_format
     if image_format == "keep":
         image_format = "jpeg" if image.kind == "jpeg" and image.kept is not None else "png"
