@@ -118,8 +118,8 @@ def _feature(spec: FeatureSpec, summary: DatasetSummary) -> Json:
 def _image(summary: DatasetSummary) -> Json:
     """The image, decoded wherever TFDS can decode it without loss; else its bytes.
 
-    TFDS decodes with tf.io.decode_image, which takes one number of channels and one rank for the whole
-    dataset. Grey among colour is repeated into three channels. Any other mix of channels, and what
+    TFDS decodes with tf.io.decode_image, which takes one number of channels and one rank for all
+    images. Grey among colour is repeated into three channels. Any other mix of channels, and what
     have an alpha channel and others have none, is left as each image is. GIF and WebP come with an axis of
     frames, so among others they cannot be decoded alike.
     """

@@ -74,6 +74,12 @@ def is_identity(geometry: Geometry) -> bool:
     return geometry.orientation == 1 and not is_scaled(geometry) and not _is_reframed(geometry)
 
 
+def file_size(geometry: Geometry) -> tuple[int, int]:
+    """Height and width of the file's pixels, before they are turned."""
+    upright = (geometry.upright_height, geometry.upright_width)
+    return upright[::-1] if is_transposed(geometry.orientation) else upright
+
+
 def is_scaled(geometry: Geometry) -> bool:
     """Whether the picture has another number of pixels, before it is padded or cropped."""
     upright = (geometry.upright_height, geometry.upright_width)

@@ -8,8 +8,9 @@ import io
 import numpy as np
 from PIL import Image
 
-from recordmill.transforms.images import png, png_pixels
-from recordmill.transforms.images.exif import Array, is_transposed, turned
+from recordmill.transforms.images import png
+from recordmill.transforms.images.exif import Array, turned
+from recordmill.transforms.images.geometry import file_size
 from recordmill.transforms.images.gif import open_gif
 from recordmill.transforms.images.opened import image_kind
 from recordmill.transforms.images.picture import Picture
@@ -41,8 +42,7 @@ def moved_mask(geometry: Geometry, pixels: Array, fill: int) -> Array:
     """
     if not 0 <= fill <= np.iinfo(pixels.dtype).max:
         raise ValueError(f"fill is {fill}, which {pixels.dtype} does not hold")
-    upright = (geometry.upright_height, geometry.upright_width)
-    size = upright[::-1] if is_transposed(geometry.orientation) else upright
+    size = file_size(geometry)
     if pixels.shape[:2] != size:
         height, width = pixels.shape[:2]
         detail = f"{width}x{height} on an image of {size[1]}x{size[0]}, before it is turned by its EXIF"
@@ -75,7 +75,7 @@ def encode_mask(pixels: Array) -> bytes:
     rows = np.zeros((height, 1 + width * pixels.itemsize), np.uint8)
     rows[:, 1:] = samples.view(np.uint8)
     # Level 8 is within 3 % of level 9, in less than half its time.
-    return png_pixels.encoded_rows(rows.tobytes(), height, width, depth, png.GRAY, level=8)
+    return png.encoded_rows(rows.tobytes(), height, width, depth, png.GRAY, level=8)
 
 
 def encoded_dtype(mask: bytes) -> str:
@@ -126,7 +126,7 @@ def _png(data: bytes) -> Picture:
     header = png.read_header(data)
     png.check_image_data(data, header)
     opaque = dataclasses.replace(header, transparency=b"") if header.color == png.GRAY else header
-    picture = png_pixels.decode(data, opaque)
+    picture = png.decode(data, opaque)
     pixels = _as_stored(picture.pixels, header.depth) if header.color == png.GRAY else picture.pixels
     return Picture(pixels, frames=2 if header.animated else 1)
 

@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 
-from recordmill.transforms.images import jpeg, jpeg_header, png, png_pixels
+from recordmill.transforms.images import jpeg, jpeg_header, png
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.gif import open_gif
 from recordmill.transforms.images.picture import COLORSPACES, OpenedImage, Picture
@@ -98,7 +98,7 @@ def _open_png(data: bytes) -> OpenedImage:
     def decode() -> Picture:
         if kept is None:
             png.check_image_data(data, header)
-        return dataclasses.replace(png_pixels.decode(data, header), frames=frames)
+        return dataclasses.replace(png.decode(data, header), frames=frames)
 
     return OpenedImage(
         "png",
@@ -113,27 +113,21 @@ def _open_png(data: bytes) -> OpenedImage:
 
 _OPENERS = {"jpeg": _open_jpeg, "png": _open_png, "gif": open_gif, "bmp": open_bmp, "webp": open_webp}
 
-_MAGIC: tuple[tuple[bytes, str], ...] = (
-    (b"\xff\xd8\xff", "jpeg"),
-    (b"\x89PNG\r\n\x1a\n", "png"),
-    (b"GIF87a", "gif"),
-    (b"GIF89a", "gif"),
-    (b"BM", "bmp"),
-    (b"II*\0", "tiff"),
-    (b"MM\0*", "tiff"),
-    (b"II+\0", "tiff"),
-    (b"MM\0+", "tiff"),
-    (b"\0\0\0\x0cjP  \r\n\x87\n", "jpeg2000"),
-    (b"\xff\x4f\xff\x51", "jpeg2000"),
-    (b"qoif", "qoi"),
-    (b"\x01\xda", "sgi"),
-    (b"\xff\x0a", "jxl"),
-    (b"\0\0\0\x0cJXL ", "jxl"),
-    (b"8BPS", "psd"),
-    (b"%PDF", "pdf"),
-    (b"%!PS", "eps"),
-    (b"<svg", "svg"),
-)
+_MAGIC = {
+    "jpeg": (b"\xff\xd8\xff",),
+    "png": (b"\x89PNG\r\n\x1a\n",),
+    "gif": (b"GIF87a", b"GIF89a"),
+    "bmp": (b"BM",),
+    "tiff": (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"),
+    "jpeg2000": (b"\0\0\0\x0cjP  \r\n\x87\n", b"\xff\x4f\xff\x51"),
+    "qoi": (b"qoif",),
+    "sgi": (b"\x01\xda",),
+    "jxl": (b"\xff\x0a", b"\0\0\0\x0cJXL "),
+    "psd": (b"8BPS",),
+    "pdf": (b"%PDF",),
+    "eps": (b"%!PS",),
+    "svg": (b"<svg",),
+}
 _PNM = re.compile(rb"P[1-6][\s#]")
 _PCX = re.compile(rb"\x0a[\x00\x02-\x05][\x00\x01][\x01\x02\x04\x08]")
 _HEIC_BRANDS = frozenset((b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"))
@@ -167,7 +161,7 @@ def image_kind(data: bytes) -> str:
 
 
 def _by_signature(data: bytes) -> str:
-    for magic, kind in _MAGIC:
+    for kind, magic in _MAGIC.items():
         if data.startswith(magic):
             return kind
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":

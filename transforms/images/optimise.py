@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 
-from recordmill.transforms.images import jpeg, jpeg_header, png, png_pixels
+from recordmill.transforms.images import jpeg, jpeg_header, png
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.records import BadInput
 
@@ -135,7 +135,7 @@ def _optimised_png(data: bytes) -> tuple[bytes, str | None]:
         return data, None
     recoded = _recoded(data, header)
     if recoded is None:
-        png_pixels.decode(data, header)
+        png.decode(data, header)
         return data, DIFFERED
     if len(recoded) >= len(data):
         return data, None
@@ -177,11 +177,11 @@ def _recoded(data: bytes, header: png.PngHeader) -> bytes | None:
 
 def _is_same_png(data: bytes, header: png.PngHeader, recoded: bytes) -> bool:
     """Whether samples or palette indices, and all chunks but IDAT, are equal."""
-    before = png_pixels.decode(data, header)
+    before = png.decode(data, header)
     try:
         found = png.read_header(recoded)
         png.check_image_data(recoded, found)
-        after = png_pixels.decode(recoded, found)
+        after = png.decode(recoded, found)
     except BadInput:
         return False
     return (
