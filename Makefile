@@ -34,7 +34,7 @@ TEMPLATE ?= $(if $(BUCKET),gs://$(BUCKET)/templates/recordmill.json)
 missing = $(strip $(foreach name,$(1),$(if $($(name)),,$(name)=…)))
 need = $(if $(call missing,$(1)),@echo "make $@: give also $(call missing,$(1))" >&2; exit 2)
 
-.PHONY: setup convert test test-all lint format lock image template launch clean
+.PHONY: setup convert test test-all lint format docs reference lock image template launch clean
 
 setup: $(DEVELOPS)
 
@@ -84,6 +84,15 @@ lint: $(DEVELOPS)
 format: $(DEVELOPS)
 	$(RUN) -m ruff check --fix .
 	$(RUN) -m ruff format .
+
+# The documents as a site, build/site/index.html. Nothing in it is loaded from a network.
+docs: $(DEVELOPS)
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict
+	@echo "build/site/index.html"
+
+# The pages and tables that are generated from the code.
+reference: $(DEVELOPS)
+	$(RUN) -m docs.generate
 
 # The locks: what runs, what develops, for all supported versions of Python on Linux and macOS; the image.
 lock: $(UV)

@@ -60,6 +60,9 @@ setup(
             "gcp-storage-emulator>=2026.7",  # a bucket on loopback
             "hypothesis>=6.100,<7",
             "jsonschema>=4.20,<5",
+            "mkdocs>=1.6,<2",
+            "mkdocs-material>=9.6,<10",
+            "mkdocstrings[python]>=0.29,<2",
             "mypy>=1.15,<3",
             "pytest>=8,<10",
             "pytest-timeout>=2.3,<3",

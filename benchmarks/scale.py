@@ -15,7 +15,7 @@ from benchmarks.report import markdown_table
 from recordmill.pipelines import estimate
 from recordmill.pipelines.options.dataflow import DISK_GB, MACHINE_TYPE
 from recordmill.transforms.config import MIB, DatasetConfig
-from recordmill.transforms.shards.batching import BATCH_BYTES, HELD_BYTES
+from recordmill.transforms.shards.references import BATCH_BYTES, HELD_BYTES
 
 IMAGE_BYTES = 100_000
 _MOST_SHARDS = 99_999

@@ -17,8 +17,8 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
-from recordmill.transforms.framing import FRAME_BYTES, HEAD_BYTES
-from recordmill.transforms.sources.tfrecord.wire import read_example
+from recordmill.transforms.examples.framing import FRAME_BYTES, HEAD_BYTES
+from recordmill.transforms.examples.wire import read_example
 
 _RECORDS = 64
 _JPEG = b"\xff\xd8"

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import recordmill
 from recordmill.pipelines.running import beam_import, interruption
 
 if TYPE_CHECKING:
@@ -52,9 +53,7 @@ def _run(arguments: list[str]) -> int:
     # The subcommand parses the rest itself: unknown flags may be Beam's.
     args = parser.parse_args(arguments[:1])
     if args.version:
-        from recordmill.transforms.shards.recipe import package_version
-
-        print(f"recordmill {package_version('recordmill')}")
+        print(f"recordmill {recordmill.__version__}")
         return 0
     if args.command is None:
         parser.error(f"no command is given; it may be {', '.join(_COMMANDS)}")

@@ -20,8 +20,8 @@ from recordmill.pipelines.running.display import job_lines
 from recordmill.pipelines.running.job import Job, run_job
 from recordmill.transforms.records import JobError
 from recordmill.transforms.shards import progress
-from recordmill.transforms.shards.class_overview import source_facts
 from recordmill.transforms.shards.dataset_plan import fewest_shards, slots_warning
+from recordmill.transforms.shards.overview import source_facts
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import exists
@@ -79,12 +79,12 @@ class _Conversion(Job):
         name = pipeline.options.view_as(GoogleCloudOptions).job_name or ""
         source = options.source.as_json()
         write = WriteDataset(options.output, options.dataset, source, name, options.source_reason)
-        read = ReadSource(options.source, write.scratch, listing_parts(options.runner), is_located=True)
+        read = ReadSource(options.source, write.run.scratch, listing_parts(options.runner), is_located=True)
         (pipeline | "ReadSource" >> read | "WriteDataset" >> write)
-        self._token = write.token
+        self._token = write.run.token
         if options.dataset.dataset_version is not None:
             # Determined again after the call was checked: another job may have published meanwhile.
-            self.published = os.path.join(options.output, os.path.basename(write.published))
+            self.published = os.path.join(options.output, os.path.basename(write.run.published))
 
     def failed(self) -> None:
         lock.release(self._options.output, self._token)

@@ -34,14 +34,15 @@ from recordmill.pipelines.inspection_sheet import check_sheet, write_sheet
 from recordmill.pipelines.options.inspect import INSPECT
 from recordmill.pipelines.options.parser import Parser
 from recordmill.pipelines.terminal import Line, plain_console
+from recordmill.transforms.examples.framing import DamagedRecordError
 from recordmill.transforms.flags import as_flags
-from recordmill.transforms.framing import DamagedRecordError
 from recordmill.transforms.pages.text import counted, visible
 from recordmill.transforms.reading.class_names import class_names
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry, find_dataset
-from recordmill.transforms.reading.survey_records import Taken, first_records, numbered_record
-from recordmill.transforms.reading.survey_sample import Inspected, Limits, inspected
-from recordmill.transforms.reading.survey_shown import WHOLE, Shortness, shown_record
+from recordmill.transforms.reading.inspected import Inspected, Limits, inspected
+from recordmill.transforms.reading.single_records import Taken, first_records, numbered_record
+from recordmill.transforms.reading.survey_record import COMPLETE, shown_record
+from recordmill.transforms.reading.survey_record import Limits as Shown
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.workers import own_process
@@ -125,11 +126,11 @@ def _first(found: Inspected, most: int) -> list[dict[str, Any]]:
     shown = []
     with contextlib.suppress(OSError):
         for taken in first_records(found.dataset, most):
-            shown.append(_shown(taken, found.dataset, Shortness()))
+            shown.append(_shown(taken, found.dataset, Shown()))
     return shown
 
 
-def _shown(taken: Taken, dataset: Dataset, short: Shortness) -> dict[str, Any]:
+def _shown(taken: Taken, dataset: Dataset, short: Shown) -> dict[str, Any]:
     name = file_name(dataset, taken.entry)
     return {"file": name, **shown_record(taken.record, dataset.renames, short)}
 
@@ -145,7 +146,7 @@ def _show_one(parser: Parser, args: argparse.Namespace, dataset: Dataset) -> int
         parser.error(f"--record is {args.record!r}; {may}")
     except DamagedRecordError as error:
         raise JobError(f"--record is {args.record!r}: {error}") from error
-    record = _shown(taken, dataset, WHOLE)
+    record = _shown(taken, dataset, COMPLETE)
     if args.json:
         _print_json(record)
     else:

@@ -38,8 +38,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry
-from recordmill.transforms.reading.survey_damage import Damage
-from recordmill.transforms.reading.survey_sample import FileFound, Inspected
+from recordmill.transforms.reading.inspected import FileFound, Inspected
+from recordmill.transforms.reading.shard import Damage
 
 FORMAT_VERSION = 1
 

@@ -10,13 +10,10 @@ from rich.filesize import decimal
 from recordmill.pipelines.inspection_json import by_split, file_name
 from recordmill.pipelines.terminal import Line, named, paragraph, quoted, table
 from recordmill.transforms.pages.text import counted, visible
-from recordmill.transforms.reading.survey import Survey
-from recordmill.transforms.reading.survey_classes import CLASS_KEYS, ClassCount
-from recordmill.transforms.reading.survey_damage import LARGEST, Damage
-from recordmill.transforms.reading.survey_images import Images
-from recordmill.transforms.reading.survey_parsed import MOST_NUMBER_BYTES
-from recordmill.transforms.reading.survey_sample import FileFound, Inspected
-from recordmill.transforms.reading.survey_values import Range, Values, json_value, shown_text
+from recordmill.transforms.reading.inspected import FileFound, Inspected
+from recordmill.transforms.reading.shard import LARGEST, Damage
+from recordmill.transforms.reading.survey import CLASS_KEYS, ClassCount, Images, Range, Survey, Values
+from recordmill.transforms.reading.survey_record import MOST_NUMBER_BYTES, json_value, text_of
 
 _MOST_CLASSES = 30
 _MOST_DISTINCT = 6
@@ -159,22 +156,21 @@ def _values(values: Values) -> str:
         if values.images.count < values.count:
             parts.append(f"{values.images.count:,} of {values.count:,} values were seen to be images")
         return ", ".join(parts)
-    if values.distinct is not None and (few := _distinct(values)):
+    if few := _distinct(values):
         parts.append(few)
     elif values.numbers.most is not None:
         parts.append(_range(values.numbers))
     elif values.sizes.most is not None:
         parts.append(f"{'text' if values.texts else 'bytes'}, {_bytes(values.sizes)}")
-    if values.unfinished:
-        parts.append(f"{values.unfinished:,} not finite")
+    if values.not_finite:
+        parts.append(f"{values.not_finite:,} not finite")
     return ", ".join(parts)
 
 
 def _distinct(values: Values) -> str:
     """The values if they are few and short, else an empty text."""
-    assert values.distinct is not None
-    rows = sorted(values.distinct.items(), key=lambda row: (-row[1], str(row[0])))
-    if len(rows) > _MOST_DISTINCT:
+    rows = values.distinct_rows()
+    if not 0 < len(rows) <= _MOST_DISTINCT:
         return ""
     shown = [(_value(value), count) for value, count in rows]
     if len(shown) == 1:
@@ -184,7 +180,7 @@ def _distinct(values: Values) -> str:
 
 
 def _value(value: float | bytes) -> str:
-    if isinstance(value, bytes) and shown_text(value) is not None:
+    if isinstance(value, bytes) and text_of(value) is not None:
         return quoted(value.decode())
     return str(json_value(value))
 
@@ -192,9 +188,8 @@ def _value(value: float | bytes) -> str:
 def _images(images: Images) -> str:
     formats = images.formats.most_common()
     parts = [name if len(formats) == 1 else f"{name} {count:,}" for name, count in formats]
-    if images.least is not None and images.most is not None:
-        for name, least, most in zip(("height", "width"), images.least, images.most, strict=True):
-            parts.append(f"{name} {least:,}" if least == most else f"{name} {least:,} to {most:,}")
+    if images.heights.most is not None:
+        parts += [f"height {_range(images.heights)}", f"width {_range(images.widths)}"]
     if images.channels:
         channels = sorted(images.channels)
         noun = "channel" if channels == [1] else "channels"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from recordmill.pipelines.inspection_json import file_name
 from recordmill.pipelines.options.reading import check_output_file
-from recordmill.transforms.reading.survey_records import Taken, spread_records
-from recordmill.transforms.reading.survey_sample import Inspected
+from recordmill.transforms.reading.inspected import Inspected
+from recordmill.transforms.reading.single_records import Taken, spread_records
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.storage.files import replace_own
 from recordmill.transforms.storage.paths import absolute

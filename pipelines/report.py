@@ -53,7 +53,7 @@ def _write(args: argparse.Namespace, parser: Parser) -> int:
     except ValueError as error:
         parser.error(str(error))
     report, failures, complaints = _published_files(dataset)
-    findings = gather(dataset, dataset.manifest, report, failures)
+    findings = gather(dataset, report, failures)
     complaints += [f"{name}: {damage}" for name, damage in findings.damages]
     replace_own(output, seal(html_text(findings)), is_sealed_page)
     for complaint in complaints:
@@ -89,7 +89,7 @@ def _published_files(dataset: Dataset) -> tuple[dict[str, Any] | None, str | Non
         report.json, parsed, or None if the records have to be counted; the path of failures.jsonl, or
         None; and an error message for each damaged file.
     """
-    from recordmill.transforms.reporting.findings import check_report, read_failures
+    from recordmill.transforms.reporting.findings import parse_report, read_failures
     from recordmill.transforms.storage.files import is_file, read_bytes
     from recordmill.transforms.storage.layout import FAILURES, REPORT_DATA
 
@@ -100,7 +100,7 @@ def _published_files(dataset: Dataset) -> tuple[dict[str, Any] | None, str | Non
     if is_file(path):
         try:
             report = json.loads(read_bytes(path))
-            check_report(report)
+            parse_report(report)
         except (ValueError, RecursionError) as error:
             report = None
             complaints.append(f"{path} is damaged, so the records were counted: {error}")

@@ -16,8 +16,7 @@ from rich.table import Table
 from recordmill.pipelines.estimate import Estimate
 from recordmill.pipelines.terminal import plain_console
 from recordmill.transforms.pages.text import counted
-from recordmill.transforms.shards.class_overview import class_texts, source_facts
-from recordmill.transforms.shards.plausibility import DataWarning
+from recordmill.transforms.shards.overview import DataWarning, class_texts, source_facts
 from recordmill.transforms.storage.files import read_text
 from recordmill.transforms.storage.layout import DATASET_INFO, LATEST, REPORT
 from recordmill.transforms.storage.versions import Version

@@ -8,38 +8,29 @@ import msgspec
 from apache_beam import coders
 
 from recordmill.transforms.records import Failure, ImageRecord
-from recordmill.transforms.shards.plain_values import encode
+from recordmill.transforms.shards.references import encode
 
 
 class StructCoder(coders.Coder):
-    """A struct as msgpack; Beam's default coder takes several times as long.
-
-    Args:
-        kind: class of the values.
-    """
+    """A struct as msgpack; Beam's default coder takes several times as long."""
 
     def __init__(self, kind: type) -> None:
         self._kind = kind
 
     def encode(self, value: object) -> bytes:
-        """The packed value."""
         return encode(value)
 
     def decode(self, encoded: bytes) -> Any:
-        """The value."""
         return msgspec.msgpack.decode(encoded, type=self._kind)
 
     def is_deterministic(self) -> bool:
-        """Equal values, equal bytes."""
         return True
 
     def to_type_hint(self) -> type:
-        """The class of the values."""
         return self._kind
 
     @classmethod
     def from_type_hint(cls, typehint: type, registry: object) -> StructCoder:
-        """The coder of a class."""
         return cls(typehint)
 
 

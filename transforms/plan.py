@@ -14,7 +14,6 @@ from rich.filesize import decimal
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import ClassNames, Failure, ImageRecord, JobError
 from recordmill.transforms.shards import progress
-from recordmill.transforms.shards.class_overview import class_overview
 from recordmill.transforms.shards.dataset_plan import (
     DatasetPlan,
     plan_dataset,
@@ -22,9 +21,8 @@ from recordmill.transforms.shards.dataset_plan import (
     slots_warning,
 )
 from recordmill.transforms.shards.memory import shuffle_warning
-from recordmill.transforms.shards.plausibility import data_warnings
-from recordmill.transforms.shards.previous import find_previous
-from recordmill.transforms.shards.recipe import Recipe, package_version, program_versions
+from recordmill.transforms.shards.overview import class_overview, data_warnings
+from recordmill.transforms.shards.previous import Recipe, find_previous, package_version, program_versions
 from recordmill.transforms.shards.reconcile import most_often
 from recordmill.transforms.shards.totals import Totals, merged_totals
 from recordmill.transforms.storage import lock
@@ -43,24 +41,19 @@ _LOGGER = logging.getLogger(__name__)
 _DISK_MARGIN = 1.05
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class PlanDataset(beam.PTransform):
     """Surveyed -> PCollection[DatasetPlan], one element.
 
-    Args:
-        config: of the dataset.
-        output: folder of the dataset; its contents and its free space are checked.
+    Attributes:
         run: whose folder is made; None to write nothing at all.
-        recipe: of the dataset; None where it has no versions.
+        recipe: of the dataset; None if it has no versions.
     """
 
-    def __init__(
-        self, config: DatasetConfig, output: str, run: Run | None, recipe: Recipe | None = None
-    ) -> None:
-        super().__init__()
-        self._config = config
-        self._output = output
-        self._run = run
-        self._recipe = recipe
+    config: DatasetConfig
+    output: str
+    run: Run | None
+    recipe: Recipe | None = None
 
     def expand(self, surveyed: Surveyed) -> beam.PCollection[DatasetPlan]:
         """All totals, and the plan that follows from them."""
@@ -70,12 +63,12 @@ class PlanDataset(beam.PTransform):
             | "Plan"
             >> beam.Map(
                 make_plan,
-                self._config,
+                self.config,
                 totals=beam.pvalue.AsIter(surveyed.totals),
                 failures=beam.pvalue.AsIter(surveyed.failures),
-                output=self._output,
-                run=self._run,
-                recipe=self._recipe,
+                output=self.output,
+                run=self.run,
+                recipe=self.recipe,
             ).with_output_types(DatasetPlan)
         )
 
@@ -105,14 +98,16 @@ def make_plan(
         with naming_faults(home):
             previous, before, not_reused = find_previous(home, recipe)
     try:
-        total = _some(totals, failures, config, run)
+        total = merged_totals(totals, config.untyped_features)
+        if not total.records:
+            raise JobError(nothing_to_write(failures, failures_path(run) if run is not None else ""))
         plan = plan_dataset(total, config, run.sample if run is not None else None, previous)
-        plan = dataclasses.replace(plan, previous_version=before, not_reused=not_reused)
     except JobError:
         if run is not None:
             with naming_faults(output):
                 write_failures(run, failures)  # they may be why
         raise
+    replaces = ""
     with naming_faults(output):
         if run is not None:
             if outdated := recover_runs(run):
@@ -121,20 +116,19 @@ def make_plan(
                     f"interrupted run ({outdated})"
                 )
             write_failures(run, failures)
-            # What is there now, while the job has the output: what comes later is another's.
-            replaced = published_dataset(run.output)
-            plan = dataclasses.replace(plan, replaces=replaced.sha256 if replaced is not None else "")
+            # While the job has the lock: a dataset that is published later is another job's.
+            if (replaced := published_dataset(run.output)) is not None:
+                replaces = replaced.sha256
         _check_space(output, plan)
     if (warning := slots_warning(config, len(plan.shards()))) is not None:
         _warn(warning)
     if not_reused:
         _warn(f"nothing of {f'version {before}' if before else 'a previous version'} is reused: {not_reused}")
     progress.set_totals(plan.records, plan.source_bytes)
-    return plan
+    return dataclasses.replace(plan, replaces=replaces, previous_version=before, not_reused=not_reused)
 
 
 def _warn(text: str) -> None:
-    """Writes a line above the progress, and in the log."""
     progress.add_note(text)
     _LOGGER.warning(text)
 
@@ -146,29 +140,14 @@ def _begin(run: Run, config: DatasetConfig) -> None:
     if run.version:
         for version in recover_versions(run.home, run.version):
             progress.add_note(f"published version {version}, which an earlier job had finished")
-        _check_is_next(run)
+        present = [one for one in published_versions(run.home) if one >= parse_version(run.version)]
+        if present:
+            raise JobError(
+                f"--output is {run.home!r}, where version {present[-1]} is published by now, and this job "
+                f"was to make {run.version}; --dataset_version=auto makes the next one"
+            )
     recheck_output(run.output, config.overwrite, run.work)
     mark_run(run, package_version("recordmill"))
-
-
-def _check_is_next(run: Run) -> None:
-    """Raises JobError where the version, whose number was found when the job was made, is not the highest."""
-    present = [one for one in published_versions(run.home) if one >= parse_version(run.version)]
-    if present:
-        raise JobError(
-            f"--output is {run.home!r}, where version {present[-1]} is published by now, and this job was to "
-            f"make {run.version}; --dataset_version=auto makes the next one"
-        )
-
-
-def _some(
-    totals: Iterable[Totals], failures: Iterable[Failure], config: DatasetConfig, run: Run | None
-) -> Totals:
-    """The sum of totals, which are not those of nothing."""
-    total = merged_totals(totals, config.untyped_features)
-    if not total.records:
-        raise JobError(nothing_to_write(failures, failures_path(run) if run is not None else ""))
-    return total
 
 
 def nothing_to_write(failures: Iterable[Failure], path: str) -> str:
@@ -203,40 +182,29 @@ def _check_space(output: str, plan: DatasetPlan) -> None:
         )
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class WritePlan(beam.PTransform):
-    """PCollection[ImageRecord | Failure | ClassNames] -> the plan in words, as JSON in the file `path`.
+    """PCollection[ImageRecord | Failure | ClassNames] -> the plan in words, as JSON in the file `path`."""
 
-    Args:
-        config: of the dataset.
-        output: folder that the dataset would have; with `dataset_version`, of its versions.
-        path: of the file.
-        source: as of `WriteDataset`.
-    """
-
-    def __init__(
-        self, config: DatasetConfig, output: str, path: str, source: Mapping[str, object] | None = None
-    ) -> None:
-        super().__init__()
-        self._config = config
-        self._output = output
-        self._path = path
-        self._recipe = None
-        if config.dataset_version is not None:
-            self._recipe = Recipe.of(config, program_versions(), source or {})
+    config: DatasetConfig
+    output: str
+    path: str
+    source: Mapping[str, object]
 
     def expand(self, entries: beam.PCollection[ImageRecord | Failure | ClassNames]) -> beam.PCollection[None]:
-        """As far as the plan, as WriteDataset has it."""
-        surveyed = entries | "SurveyRecords" >> SurveyRecords(self._config, f"{self._path}.scratch")
-        plan = surveyed | "PlanDataset" >> PlanDataset(
-            self._config, self._output, run=None, recipe=self._recipe
-        )
+        """The same steps as in WriteDataset, up to the plan."""
+        config, recipe = self.config, None
+        if config.dataset_version is not None:
+            recipe = Recipe.of(config, program_versions(), self.source)
+        surveyed = entries | "SurveyRecords" >> SurveyRecords(config, f"{self.path}.scratch")
+        plan = surveyed | "PlanDataset" >> PlanDataset(config, self.output, run=None, recipe=recipe)
         return plan | "Write" >> beam.Map(
             write_plan,
             beam.pvalue.AsIter(surveyed.totals),
             beam.pvalue.AsIter(surveyed.failures),
             beam.pvalue.AsList(surveyed.repeated),
-            self._config,
-            self._path,
+            config,
+            self.path,
         )
 
 
@@ -254,7 +222,7 @@ def write_plan(
     left_out = Counter((failure.skipped, failure.stage, failure.reason) for failure in failures)
     described = {
         "records": plan.records,
-        "has_images": plan.has_images,
+        "has_images": plan.summary.has_images,
         "source_bytes": plan.source_bytes,
         "estimated_bytes": plan.estimated_bytes,
         "schema": plan.settings.schema.name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import logging
 import os
@@ -26,8 +27,7 @@ from recordmill.transforms.shards.manifest import (
     of_same_job,
     shard_files,
 )
-from recordmill.transforms.shards.previous import SETTINGS, MaskMap, settings_text
-from recordmill.transforms.shards.recipe import Recipe
+from recordmill.transforms.shards.previous import SETTINGS, Recipe, settings_text
 from recordmill.transforms.shards.reconcile import Reconciled, reconcile
 from recordmill.transforms.shards.report import ShardReport, WriteStats
 from recordmill.transforms.shards.tasks import write_empty
@@ -60,11 +60,10 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class Written(NamedTuple):
-    """What a writer of shards yields: complete, unpublished shards.
+    """The result of a writer: complete, unpublished shards.
 
     Attributes:
-        reports: of the shards.
-        encoded: (split, counts of its encoding), if the reports count records alone; else None.
+        encoded: (split, counts of its encoding), if the reports count only records; else None.
         failures: the records that failed, if no file that a report names has them; else None.
     """
 
@@ -73,42 +72,26 @@ class Written(NamedTuple):
     failures: beam.PCollection[Failure] | None = None
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class Publish(beam.PTransform):
-    """PCollection[ShardReport] -> PCollection[str]: the path of manifest.json, when the dataset is published.
+    """PCollection[ShardReport] -> PCollection[str]: manifest.json, once the dataset is published.
 
-    Args:
-        run: that publishes, and holds the output's lock.
-        config: of the dataset.
-        plan: of the dataset, one element.
-        failures: what the source listed and is no record.
-        provenance: for the manifest.
-        written: results of the writer, next to its reports.
-        recipe: of the dataset; None where it has no versions.
+    Attributes:
+        failures: listed inputs that are not records.
+        recipe: of the dataset; None if it has no versions.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        config: DatasetConfig,
-        plan: beam.PCollection[DatasetPlan],
-        failures: beam.PCollection[Failure],
-        provenance: Provenance,
-        written: Written,
-        recipe: Recipe | None = None,
-    ) -> None:
-        super().__init__()
-        self._written = written
-        self._run = run
-        self._config = config
-        self._plan = plan
-        self._failures = failures
-        self._provenance = provenance
-        self._recipe = recipe
+    run: Run
+    config: DatasetConfig
+    plan: beam.PCollection[DatasetPlan]
+    failures: beam.PCollection[Failure]
+    provenance: Provenance
+    written: Written
+    recipe: Recipe | None = None
 
     def expand(self, reports: beam.PCollection[ShardReport]) -> beam.PCollection[str]:
         """All reports -> failure-ratio check -> moves -> all moved -> metadata."""
-        written = self._written
-        encoded = {}
+        written, encoded = self.written, {}
         if written.encoded is not None and written.failures is not None:
             encoded["encoded"] = beam.pvalue.AsIter(written.encoded)
             encoded["encode_failures"] = beam.pvalue.AsIter(written.failures)
@@ -117,24 +100,24 @@ class Publish(beam.PTransform):
             | "Start" >> beam.Impulse()
             | "Reconcile"
             >> beam.ParDo(
-                Reconcile(self._run, self._config),
-                beam.pvalue.AsSingleton(self._plan),
+                Reconcile(self.run, self.config),
+                beam.pvalue.AsSingleton(self.plan),
                 beam.pvalue.AsIter(reports),
-                beam.pvalue.AsIter(self._failures),
+                beam.pvalue.AsIter(self.failures),
                 **encoded,
             ).with_outputs(_SUMMARY, main="moves")
         )
-        if not self._config.workers:
+        if not self.config.workers:
             # On one machine a move is a rename; elsewhere many workers share them.
             moves = moves | "Spread" >> beam.Reshuffle()
         moved = moves | "MoveShards" >> beam.ParDo(MoveFiles()).with_output_types(None)
         return summary | "WriteMetadata" >> beam.Map(
             write_metadata,
             beam.pvalue.AsList(moved),
-            run=self._run,
-            config=self._config,
-            provenance=self._provenance,
-            recipe=self._recipe,
+            run=self.run,
+            config=self.config,
+            provenance=self.provenance,
+            recipe=self.recipe,
         ).with_output_types(str)
 
 
@@ -154,7 +137,6 @@ class Reconcile(beam.DoFn):
         encoded: Iterable[tuple[str, WriteStats]] | None = None,
         encode_failures: Iterable[Failure] = (),
     ) -> Iterator[Any]:
-        """Once: nothing is moved or unpublished before the failure-ratio check."""
         with naming_faults(self._run.output):
             # Another job may have come in between.
             lock.check(self._run.locked, self._run.token)
@@ -178,7 +160,7 @@ class Reconcile(beam.DoFn):
             moves = file_moves(reconciled, self._run, failed)
             names = metadata_names(reconciled, self._config, self._run.version)
             publication = write_journal(self._run, moves, names, plan.replaces)
-            lock.check(self._run.locked, self._run.token)  # what comes between has taken a while
+            lock.check(self._run.locked, self._run.token)  # the steps since the last check take a while
             unpublish(self._run, publication)
         yield from moves
         yield beam.pvalue.TaggedOutput(_SUMMARY, reconciled)
@@ -188,21 +170,18 @@ class MoveFiles(beam.DoFn):
     """Move -> nothing, once it is done; moves in a bucket are done side by side."""
 
     def start_bundle(self) -> None:
-        """None to do."""
         self._moves: list[Move] = []
 
     def process(self, element: Sequence[Any]) -> None:
-        """One move."""
         self._moves.append(Move(*element))
 
     def finish_bundle(self) -> None:
-        """All of them."""
         if self._moves:
             file_system(self._moves[0].published).each(move_file, self._moves)
 
 
 def file_moves(reconciled: Reconciled, run: Run, failures_path: str) -> list[Move]:
-    """What is moved into the output: shards, indexes, and failures.jsonl where it is not there yet."""
+    """The moves into the output: shards, indexes, and failures.jsonl if it is not there yet."""
     moves = []
     for report, records, index, lineage in shard_files(reconciled):
         file, stays = report.file, report.from_previous
@@ -218,7 +197,7 @@ def file_moves(reconciled: Reconciled, run: Run, failures_path: str) -> list[Mov
 
 
 def empty_shards(plan: DatasetPlan, reports: Iterable[ShardReport], folder: str) -> Iterator[ShardReport]:
-    """Writes the shards that no record fell into. One that was lost is missed when records are counted."""
+    """Writes the shards without records. A lost shard is found when records are counted."""
     written = {(report.split, report.shard) for report in reports}
     for split, shard in plan.shards():
         if (split, shard) not in written:
@@ -235,12 +214,10 @@ def write_metadata(
     provenance: Provenance,
     recipe: Recipe | None = None,
 ) -> str:
-    """Writes what describes the dataset, once all its shards are moved; manifest.json last.
+    """Writes the files that describe the dataset, once all its shards are moved; manifest.json last.
 
-    The folder of a version, if no reader has seen it so far, is then renamed; an unchanged one is discarded.
-
-    Returns:
-        The path of manifest.json.
+    The staging folder of a version is then renamed; that of an unchanged version is discarded. Returns the
+    path of manifest.json.
     """
     if reconciled.is_unchanged:
         return _leave_unchanged(reconciled, run, config)
@@ -264,11 +241,11 @@ def write_metadata(
                 **lineage_digests(reconciled),
                 **{name: digest for name, digest in written.items() if name != REPORT},
             }
-            lock.check(run.locked, run.token)  # what comes between has taken a while
+            lock.check(run.locked, run.token)  # the steps since the last check take a while
             if run.version:
                 begin_publication(run.home, parse_version(run.version))
             commit(run, manifest_text(manifest, digests))
-        # A step that is repeated after its end finds the lock given back.
+        # A step that is repeated after its end no longer has the lock.
         if run.version and not (is_published and not lock.is_held_by(run.locked, run.token)):
             remove_run(run)
             publish_version(run)
@@ -281,7 +258,7 @@ def write_metadata(
 
 
 def _leave_unchanged(reconciled: Reconciled, run: Run, config: DatasetConfig) -> str:
-    """Ends a run that has nothing new to publish; the path of the manifest that stays."""
+    """Ends a run that has nothing new to publish; returns the path of the manifest that stays."""
     previous = reconciled.plan.previous
     assert previous is not None
     with naming_faults(run.output):
@@ -295,7 +272,7 @@ def _leave_unchanged(reconciled: Reconciled, run: Run, config: DatasetConfig) ->
 
 
 def _remove_old(run: Run, config: DatasetConfig) -> None:
-    """Removes the oldest versions, if so many shall not stay; what keeps one there is no fault of the job."""
+    """Removes the oldest versions beyond `keep_versions`; the job does not fail if one cannot be removed."""
     if config.keep_versions is None:
         return
     try:
@@ -313,24 +290,19 @@ def _described(
     manifest: Mapping[str, Any],
     recipe: Recipe | None,
 ) -> Iterator[tuple[str, str]]:
-    """Name and text of each file that describes the dataset, but for manifest.json; TFDS's last."""
-    settings, output, previous = reconciled.plan.settings, run.output, reconciled.plan.previous
+    """Name and text of each file that describes the dataset, except manifest.json; TFDS's last."""
+    plan, output = reconciled.plan, run.output
     if recipe is not None:
-        edges = {name: split.edges for name, split in reconciled.plan.splits.items() if split.edges}
-        masks = MaskMap.of(settings.features.labels, previous.masks if previous is not None else None)
-        yield SETTINGS, settings_text(recipe, edges, masks)
-    report = report_json(reconciled.statistics, settings)
+        edges = {name: split.edges for name, split in plan.splits.items() if split.edges}
+        yield SETTINGS, settings_text(recipe, edges, plan.masks())
+    report = report_json(reconciled.statistics, plan.settings)
     yield REPORT_DATA, report_text(report)
     yield REPORT, report_page(output, manifest, report, os.path.join(output, FAILURES))
     yield from companions(reconciled, config, run.version).items()
 
 
 def _is_published(path: str, manifest: Mapping[str, Any]) -> bool:
-    """Whether an earlier try of this step got to its end.
-
-    Raises:
-        JobError: it was another job that published.
-    """
+    """Whether an earlier try of this step has completed. Raises JobError if another job has published."""
     try:
         present = read_text(path)
     except FileNotFoundError:

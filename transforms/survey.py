@@ -1,12 +1,16 @@
-"""SurveyRecords: one pass over the list of records: references to shuffle, totals, and hashes of the keys."""
+"""SurveyRecords: one pass over the list of records: references to shuffle, totals, and hashes of the keys.
+
+GroupReferences: shuffles the references, not images, and finds keys that are not unique.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import uuid
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -16,27 +20,34 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.transforms.config import DatasetConfig
-from recordmill.transforms.failures import FailureLog
-from recordmill.transforms.metrics import count, count_left_out
-from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRecord
-from recordmill.transforms.shards.batching import Batches
-from recordmill.transforms.shards.fingerprint import listed_content
+from recordmill.transforms.metrics import FailureLog, count, count_left_out
+from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRecord, JobError
+from recordmill.transforms.shards.dataset_plan import DatasetPlan
 from recordmill.transforms.shards.hashing import key_digest, with_split
-from recordmill.transforms.shards.plain_values import plain_record
-from recordmill.transforms.shards.references import pack_reference
+from recordmill.transforms.shards.references import (
+    Batches,
+    items,
+    listed_content,
+    pack_reference,
+    plain_record,
+    reference_record,
+)
 from recordmill.transforms.shards.totals import Totals
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.owner import make_marked_folder
 from recordmill.transforms.storage.spool import Spool
 
-_FAILURES, _TOTALS, _HASHES = "failures", "totals", "hashes"
+_FAILURES, _TOTALS, _HASHES, _REPEATED = "failures", "totals", "hashes", "repeated"
 _COUNTED_AT_ONCE = 1000
 _BUCKET_SHIFT = 55  # of 63 bits: 256 buckets
 _MOST_HASHES = 1 << 20
 
+GroupOf = Callable[[str, bytes], Hashable]
+"""The group of a reference in a split."""
+
 
 class Surveyed(NamedTuple):
-    """What a survey yields.
+    """The result of a survey.
 
     Attributes:
         references: (split, batch of references).
@@ -55,9 +66,8 @@ class SurveyRecords(beam.PTransform):
     """PCollection[ImageRecord | Failure | ClassNames] -> Surveyed.
 
     Args:
-        config: of the dataset.
         scratch: folder for large annotations, which would else be shuffled; it lives as long as references
-            do. It is used only where it is a folder of this machine: what runs elsewhere shuffles on disks.
+            do. It is used only if it is a folder of this machine: other runners shuffle on disks.
     """
 
     def __init__(self, config: DatasetConfig, scratch: str | None = None) -> None:
@@ -66,7 +76,6 @@ class SurveyRecords(beam.PTransform):
         self._scratch = file_system(scratch).working_folder(scratch) if scratch else None
 
     def expand(self, entries: beam.PCollection[ImageRecord | Failure | ClassNames]) -> Surveyed:
-        """Records to references, totals and hashes, in one go; failures apart."""
         survey = SurveyFn(self._config, self._scratch)
         parted = entries | "Survey" >> beam.ParDo(survey).with_outputs(
             _FAILURES, _TOTALS, _HASHES, main="references"
@@ -83,12 +92,7 @@ class SurveyRecords(beam.PTransform):
 
 
 class SurveyFn(beam.DoFn):
-    """One entry after the other; totals, and batches that are not full, when the bundle ends.
-
-    Args:
-        config: of the dataset.
-        scratch: as of `SurveyRecords`.
-    """
+    """One entry after the other; totals, and batches that are not full, when the bundle ends."""
 
     def __init__(self, config: DatasetConfig, scratch: str | None = None) -> None:
         self._config = config
@@ -96,7 +100,6 @@ class SurveyFn(beam.DoFn):
         self._pattern = re.compile(config.group_pattern) if config.group_pattern else None
 
     def start_bundle(self) -> None:
-        """Nothing seen."""
         self._spool: Spool | None = None
         if self._scratch is not None:
             make_marked_folder(self._scratch)
@@ -108,7 +111,6 @@ class SurveyFn(beam.DoFn):
         self._log = FailureLog()
 
     def process(self, element: ImageRecord | Failure | ClassNames) -> Iterator[Any]:
-        """One entry."""
         if isinstance(element, ClassNames):
             self.totals.classes.add(element)
             return
@@ -133,7 +135,6 @@ class SurveyFn(beam.DoFn):
         yield TaggedOutput(_FAILURES, element)
 
     def finish_bundle(self) -> Iterator[Any]:
-        """The rest."""
         if self._spool is not None:
             self._spool.close()
         count("read", self._read)
@@ -189,6 +190,97 @@ def repeated_hashes(packed: Iterable[bytes]) -> list[int]:
     hashes = np.sort(np.frombuffer(b"".join(packed), dtype=np.uint64))
     repeated = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
     return [int(hashed) for hashed in repeated]
+
+
+class GroupedReferences(NamedTuple):
+    """References by group.
+
+    Attributes:
+        groups: (group, batches of references).
+        repeated: (key, location) of the records whose keys may not be unique.
+    """
+
+    groups: beam.PCollection[tuple[Any, Iterable[bytes]]]
+    repeated: beam.PCollection[tuple[str, str]]
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class GroupReferences(beam.PTransform):
+    """Surveyed -> GroupedReferences. References are shuffled, images are not.
+
+    Attributes:
+        plan: of the dataset, one element.
+        grouping: returns a function from split and reference to group; called once for each bundle.
+        types: of the assigned references: tuple[group, bytes].
+    """
+
+    plan: beam.PCollection[DatasetPlan]
+    grouping: Callable[[DatasetPlan], GroupOf]
+    types: Any
+
+    def expand(self, surveyed: Surveyed) -> GroupedReferences:
+        assigned, repeated = surveyed.references | "AssignGroups" >> beam.ParDo(
+            AssignGroups(self.grouping),
+            beam.pvalue.AsSingleton(self.plan),
+            beam.pvalue.AsList(surveyed.repeated),
+        ).with_output_types(self.types, **{_REPEATED: tuple[str, str]}).with_outputs(
+            _REPEATED, main="assigned"
+        )
+        return GroupedReferences(assigned | "Group" >> beam.GroupByKey(), repeated)
+
+
+class AssignGroups(beam.DoFn):
+    """(split, references) -> (group, references); key and location of repeated keys to `repeated`."""
+
+    def __init__(self, grouping: Callable[[DatasetPlan], GroupOf]) -> None:
+        self._grouping = grouping
+
+    def start_bundle(self) -> None:
+        self._batches: Batches[Hashable] = Batches()
+        self._group_of: GroupOf | None = None  # the plan may differ from the previous bundle's
+        self._repeated: frozenset[int] = frozenset()
+
+    def process(
+        self, element: tuple[str, bytes], plan: DatasetPlan, repeated: Sequence[int]
+    ) -> Iterator[Any]:
+        if self._group_of is None:
+            self._group_of = self._grouping(plan)
+            self._repeated = frozenset(repeated)
+        split, batch = element
+        for reference in items([batch]):
+            if self._repeated:
+                record = reference_record(reference)
+                if key_digest(record.key) in self._repeated:
+                    yield TaggedOutput(_REPEATED, (record.key, _location(record)))
+            group = self._group_of(split, reference)
+            full = self._batches.add(group, reference)
+            if full is not None:
+                yield group, full
+        if self._batches.full:
+            yield from self._batches.rest()
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        yield from map(in_global_window, self._batches.rest())
+
+
+def _location(record: ImageRecord) -> str:
+    """The location of a record in the source, for a message."""
+    path = record.image.uri if record.image is not None else ""
+    return " at ".join(part for part in (path, record.origin) if part) or "(no origin)"
+
+
+def check_unique(repeated: Sequence[tuple[str, str]]) -> None:
+    """Raises JobError if a key is repeated, given (key, location) of the keys whose hashes are."""
+    locations: dict[str, list[str]] = {}
+    for key, location in sorted(repeated):
+        locations.setdefault(key, []).append(location)
+    every = {key: found for key, found in locations.items() if len(found) > 1}
+    if every:
+        key, found = next(iter(every.items()))
+        more = f" (and {len(every) - 1} more keys)" if len(every) > 1 else ""
+        raise JobError(
+            f"key {key!r} is not unique: {'; '.join(found[:4])}{more}. Keys must be unique in a dataset"
+        )
 
 
 def in_global_window(value: Any) -> WindowedValue:

@@ -8,7 +8,6 @@ with beam.Pipeline() as p:
 from __future__ import annotations
 
 import dataclasses
-import datetime
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -17,15 +16,15 @@ import apache_beam as beam
 
 from recordmill.transforms import coders as _coders  # noqa: F401  (registers the coders)
 from recordmill.transforms.config import DatasetConfig
-from recordmill.transforms.failures import FailureLog
 from recordmill.transforms.images.versions import codec_versions
 from recordmill.transforms.metrics import count, count_left_out
 from recordmill.transforms.records import Failure, JobError
 from recordmill.transforms.shards import progress
-from recordmill.transforms.shards.batching import items
 from recordmill.transforms.shards.dataset_plan import record_settings
 from recordmill.transforms.shards.record_encoder import RecordSettings
+from recordmill.transforms.shards.references import items
 from recordmill.transforms.shards.totals import Totals, merged_totals
+from recordmill.transforms.storage.owner import utc_now
 from recordmill.transforms.survey import SurveyRecords
 from recordmill.transforms.sweeping import page, plot, tables
 from recordmill.transforms.sweeping.measure import Worst
@@ -44,53 +43,40 @@ _FAILURES = "failures"
 
 @dataclasses.dataclass(frozen=True)
 class SweptSource:
-    """What is measured, in words, and what of it lies in the output for the time of the job.
-
-    Attributes:
-        input: as it was given.
-        kind: of the source.
-        scratch: folder in the output that is removed at the end; None where there is none.
-        started: UTC, ISO 8601.
-    """
+    """The source of the measured images; the folder `scratch` in the output is removed at the end."""
 
     input: str
     kind: str
     scratch: str | None = None
-    started: str = dataclasses.field(
-        default_factory=lambda: datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    )
+    started: str = dataclasses.field(default_factory=utc_now)
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class MeasureSettings(beam.PTransform):
     """PCollection[ImageRecord | Failure] -> PCollection[str]: the path of sweep.json, once it is written.
 
     Args:
-        output: folder of the sweep, on this machine or `gs://`.
-        config: what is measured.
         dataset: how records are built of images, by how many processes, and whether a sweep that the output
             holds is replaced; its policy is not looked at.
-        source: what is measured, in words.
     """
 
-    def __init__(self, output: str, config: SweepConfig, dataset: DatasetConfig, source: SweptSource) -> None:
-        super().__init__()
-        self._output = output
-        self._config = config
-        self._dataset = dataset
-        self._source = source
+    output: str
+    config: SweepConfig
+    dataset: DatasetConfig
+    source: SweptSource
 
     def expand(self, entries: beam.PCollection[Any]) -> beam.PCollection[str]:
         """Records to references, to measures, to sums, to crops of the worst, to files."""
-        config, workers = self._config, self._dataset.workers
-        surveyed = entries | "SurveyRecords" >> SurveyRecords(self._dataset)
+        config, workers = self.config, self.dataset.workers
+        surveyed = entries | "SurveyRecords" >> SurveyRecords(self.dataset)
         records = (
             entries.pipeline
             | "Start" >> beam.Impulse()
             | "PrepareRecords"
             >> beam.Map(
                 prepare_records,
-                self._dataset,
-                self._output,
+                self.dataset,
+                self.output,
                 totals=beam.pvalue.AsIter(surveyed.totals),
                 failures=beam.pvalue.AsIter(surveyed.failures),
             ).with_output_types(RecordSettings)
@@ -124,21 +110,20 @@ class MeasureSettings(beam.PTransform):
             beam.pvalue.AsList(crops),
             beam.pvalue.AsIter(failures),
             beam.pvalue.AsList(surveyed.repeated),
-            self._output,
+            self.output,
             config,
-            self._source,
+            self.source,
         ).with_output_types(str)
 
 
 def reason_of(failure: Failure) -> str:
-    """What failures are counted by."""
     return f"{failure.stage}: {failure.reason}"
 
 
 def prepare_records(
     _: bytes, config: DatasetConfig, output: str, totals: Iterable[Totals], failures: Iterable[Failure]
 ) -> RecordSettings:
-    """What records are built by, as `convert` would; makes the folder of the sweep.
+    """The settings by which `convert` would build records; makes the folder of the sweep.
 
     Raises:
         JobError: there is no image, labels or columns do not fit, or the folder cannot take a sweep.
@@ -153,7 +138,6 @@ def prepare_records(
 
 
 def nothing_measured(reasons: Counter[str]) -> str:
-    """What to say where there is nothing to show."""
     message = f"there is no image to measure: {reasons.total()} inputs failed"
     if reasons:
         reason, times = reasons.most_common(1)[0]
@@ -162,13 +146,7 @@ def nothing_measured(reasons: Counter[str]) -> str:
 
 
 class _SweepFn(TaskFn[E, R]):
-    """One task for each image, which takes its time once for each setting.
-
-    Args:
-        config: of the sweep.
-        workers: processes at most.
-        progress: is called with images that are done.
-    """
+    """One task for each image, which takes its time once for each setting."""
 
     def __init__(self, config: SweepConfig, workers: int, progress: Progress = no_progress) -> None:
         self._settings = settings(config)
@@ -179,26 +157,12 @@ class _SweepFn(TaskFn[E, R]):
 class MeasureFn(_SweepFn[None, MeasuredImage | Failure]):
     """Reference -> MeasuredImage; `Failure` to `failures`."""
 
-    def start_bundle(self) -> None:
-        """No failure logged."""
-        super().start_bundle()
-        self._log = FailureLog()
-
     def process(self, reference: bytes, records: RecordSettings) -> Iterator[Any]:
-        """One image."""
         yield from self.submit(None, MeasureTask(reference, self._settings, self._seen, records))
 
-    def finish_bundle(self) -> Iterator[Any]:
-        """Waits for the images that are still measured."""
-        try:
-            yield from super().finish_bundle()
-        finally:
-            self._log.finish()
-
     def results(self, _: None, found: MeasuredImage | Failure) -> Iterator[Any]:
-        """The image, or why it failed."""
         if isinstance(found, Failure):
-            self._log.add(found)
+            self.log.add(found)
             count_left_out(found)
             yield beam.pvalue.TaggedOutput(_FAILURES, found)
         else:
@@ -210,42 +174,32 @@ class CropFn(_SweepFn[Worst, list[Crop]]):
     """Worst -> (Worst, its crops)."""
 
     def process(self, worst: Worst) -> Iterator[Any]:
-        """One image."""
         yield from self.submit(worst, CropTask(worst.reference, self._settings, self._seen, worst))
 
     def results(self, worst: Worst, crops: list[Crop]) -> Iterator[Any]:
-        """The crops of an image."""
         yield worst, crops
 
 
 class AddUpFn(beam.CombineFn):
-    """MeasuredImages to SweepSum.
-
-    Args:
-        worst: how many of the worst images are remembered.
-    """
+    """MeasuredImages to SweepSum."""
 
     def __init__(self, worst: int) -> None:
         self._worst = worst
 
     def create_accumulator(self) -> SweepSum:
-        """Nothing."""
         return SweepSum(self._worst)
 
     def add_input(self, total: SweepSum, image: MeasuredImage) -> SweepSum:
-        """One image more."""
         total.add(image.key, image.reference, image.source_bytes, image.measures)
         return total
 
     def merge_accumulators(self, totals: Iterable[SweepSum]) -> SweepSum:
-        """All together."""
         merged = self.create_accumulator()
         for total in totals:
             merged.merge(total)
         return merged
 
     def extract_output(self, total: SweepSum) -> SweepSum:
-        """The sum itself."""
         return total
 
 
@@ -258,11 +212,7 @@ def write_files(
     config: SweepConfig,
     source: SweptSource,
 ) -> str:
-    """Writes all files of the sweep; the path of sweep.json.
-
-    Raises:
-        JobError: no image could be measured, or a file cannot be written.
-    """
+    """Writes all files of the sweep; returns the path of sweep.json. Raises JobError."""
     reasons = Counter(dict(failures))
     if not total.images:
         raise JobError(nothing_measured(reasons))

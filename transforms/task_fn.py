@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import apache_beam as beam
 
+from recordmill.transforms.metrics import FailureLog
 from recordmill.transforms.survey import in_global_window
 from recordmill.transforms.workers.pool import ITEM_SECONDS, ProcessExecutor, worker_itself
 from recordmill.transforms.workers.task import Progress, R, Task, no_progress
@@ -34,8 +35,9 @@ class TaskFn(beam.DoFn, Generic[E, R]):
         self._pending: list[tuple[E, Future[R]]] = []
 
     def start_bundle(self) -> None:
-        """Forgets the tasks of a bundle that failed."""
+        """Resets the state of the previous bundle, which may have failed."""
         self.teardown()
+        self.log = FailureLog()
 
     def finish_bundle(self) -> Iterator[Any]:
         """Waits for the tasks that are still running."""
@@ -46,6 +48,7 @@ class TaskFn(beam.DoFn, Generic[E, R]):
                     yield in_window(value)
         finally:
             self.teardown()
+            self.log.finish()
 
     def teardown(self) -> None:
         """Stops the processes."""
@@ -59,12 +62,7 @@ class TaskFn(beam.DoFn, Generic[E, R]):
         return ProcessExecutor(worker_itself, self._progress, self._workers, self._item_seconds)
 
     def results(self, element: E, result: R) -> Iterator[Any]:
-        """Yields the elements for the result of a task.
-
-        Args:
-            element: that the task was submitted for.
-            result: of the task.
-        """
+        """Yields the elements for the result of the task that was submitted for `element`."""
         raise NotImplementedError
 
     def submit(self, element: E, task: Task[Any, Any], pieces: int = 1) -> Iterator[Any]:

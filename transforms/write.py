@@ -20,7 +20,7 @@ from recordmill.transforms.plan import PlanDataset
 from recordmill.transforms.publish import Publish, Written
 from recordmill.transforms.records import ClassNames, Failure, ImageRecord
 from recordmill.transforms.shards.manifest import Provenance
-from recordmill.transforms.shards.recipe import Recipe, program_versions
+from recordmill.transforms.shards.previous import Recipe, program_versions
 from recordmill.transforms.storage.layout import Run
 from recordmill.transforms.storage.output import check_path
 from recordmill.transforms.storage.paths import absolute
@@ -39,10 +39,12 @@ class WriteDataset(beam.PTransform):
         output: folder of the dataset, on this machine or `gs://`; empty, or none yet, or with `overwrite` one
             that holds a dataset. With `dataset_version` folder of all its versions.
         config: how records are built, split, sharded and published.
-        source: what the records came from, for the manifest: `kind`, `input` and the other
-            settings of the source.
+        source: settings of the source, `kind` and `input` among them, for the manifest.
         job: name of the job, for the manifest.
         source_reason: why the source is of its kind, for the manifest.
+
+    Attributes:
+        run: the job's folders. A source may unpack files into `run.scratch`, which lives as long as the run.
     """
 
     @naming_parameters()
@@ -65,7 +67,7 @@ class WriteDataset(beam.PTransform):
             check_home(output)
             home = absolute(output)
             version = str(version_to_write(home, config.dataset_version))
-        self._run = Run(
+        self.run = Run(
             assembly_folder(home, version) if version else absolute(output),
             config.digest(program_versions(), self._source),
             uuid.uuid4().hex,
@@ -74,34 +76,9 @@ class WriteDataset(beam.PTransform):
             version,
         )
 
-    @property
-    def run(self) -> str:
-        """The folder that holds what is not published yet."""
-        return self._run.folder
-
-    @property
-    def scratch(self) -> str:
-        """A folder that lives as long as the run, for files that a source unpacks."""
-        return self._run.scratch
-
-    @property
-    def published(self) -> str:
-        """The folder that readers will see: of a version, its own."""
-        return self._run.published
-
-    @property
-    def locked(self) -> str:
-        """The folder whose lock the job holds."""
-        return self._run.locked
-
-    @property
-    def token(self) -> str:
-        """Identifies this job as the holder of the output's lock."""
-        return self._run.token
-
     def expand(self, entries: beam.PCollection[ImageRecord | Failure | ClassNames]) -> beam.PCollection[str]:
         """Records to a survey, to a plan, to shards; shards to a dataset."""
-        config, run = self._config, self._run
+        config, run = self._config, self.run
         surveyed = entries | "SurveyRecords" >> SurveyRecords(config, run.scratch)
         recipe = Recipe.of(config, program_versions(), self._source) if run.version else None
         plan = surveyed | "PlanDataset" >> PlanDataset(config, run.output, run, recipe)
@@ -109,13 +86,7 @@ class WriteDataset(beam.PTransform):
             written = surveyed | "WriteTFRecords" >> WriteTFRecords(config, plan, run)
         else:
             written = Written(surveyed | "WriteShards" >> WriteShards(config, plan, run))
-        provenance = Provenance.start(
-            self._source,
-            run.digest,
-            type(entries.pipeline.runner).__name__,
-            self._job,
-            run.version,
-            self._source_reason,
-        )
+        runner = type(entries.pipeline.runner).__name__
+        provenance = Provenance(self._source, run.digest, runner, self._job, run.version, self._source_reason)
         publish = Publish(run, config, plan, surveyed.failures, provenance, written, recipe)
         return written.reports | "Publish" >> publish

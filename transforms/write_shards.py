@@ -15,17 +15,12 @@ import apache_beam as beam
 import msgspec
 
 from recordmill.transforms.config import DatasetConfig
-from recordmill.transforms.failures import FailureLog
-from recordmill.transforms.group_references import GroupOf, GroupReferences, check_unique
 from recordmill.transforms.metrics import count, count_written
 from recordmill.transforms.shards import progress
-from recordmill.transforms.shards.batching import items
-from recordmill.transforms.shards.checkpoint import Checkpoint, shard_digest
 from recordmill.transforms.shards.dataset_plan import DatasetPlan, shard_index, worker_processes
-from recordmill.transforms.shards.previous import MaskMap
 from recordmill.transforms.shards.record_encoder import RecordEncoder
-from recordmill.transforms.shards.references import reference_record
-from recordmill.transforms.shards.report import ShardFile, ShardReport
+from recordmill.transforms.shards.references import items, reference_record
+from recordmill.transforms.shards.report import Checkpoint, ShardFile, ShardReport, shard_digest
 from recordmill.transforms.shards.reuse import PreviousRecords, ReusableShard, reusable_shard
 from recordmill.transforms.shards.tasks import EncodedBatch, EncodeTask, PartTask, encoder_pool, part_count
 from recordmill.transforms.storage import lock
@@ -33,37 +28,27 @@ from recordmill.transforms.storage.faults import naming_faults
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.layout import Run
 from recordmill.transforms.storage.scratch import scratch_folder
-from recordmill.transforms.survey import Surveyed
+from recordmill.transforms.survey import GroupOf, GroupReferences, Surveyed, check_unique
 from recordmill.transforms.task_fn import TaskFn
 from recordmill.transforms.workers.pool import ProcessExecutor
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class WriteShards(beam.PTransform):
-    """Surveyed -> PCollection[ShardReport]: complete, unpublished shards.
+    """Surveyed -> PCollection[ShardReport]: complete, unpublished shards; none without records."""
 
-    A shard without records has no report. Only references are shuffled: images are loaded where their shard
-    is written.
-
-    Args:
-        config: of the dataset.
-        plan: of the dataset, one element.
-        run: that the shards belong to.
-    """
-
-    def __init__(self, config: DatasetConfig, plan: beam.PCollection[DatasetPlan], run: Run) -> None:
-        super().__init__()
-        self._config = config
-        self._plan = plan
-        self._run = run
+    config: DatasetConfig
+    plan: beam.PCollection[DatasetPlan]
+    run: Run
 
     def expand(self, surveyed: Surveyed) -> beam.PCollection[ShardReport]:
         """(shard, references) -> GroupByKey -> one file a shard."""
         grouped = surveyed | "GroupByShard" >> GroupReferences(
-            self._plan, grouping_by_shard, tuple[int, bytes]
+            self.plan, grouping_by_shard, tuple[int, bytes]
         )
         return grouped.groups | "Write" >> beam.ParDo(
-            WriteShardsFn(self._config, self._run),
-            beam.pvalue.AsSingleton(self._plan),
+            WriteShardsFn(self.config, self.run),
+            beam.pvalue.AsSingleton(self.plan),
             beam.pvalue.AsList(grouped.repeated),
         ).with_output_types(ShardReport)
 
@@ -84,13 +69,9 @@ def ordered(batches: Iterable[bytes], by_key: bool) -> list[bytes]:
 
 @dataclasses.dataclass(frozen=True)
 class _Shard:
-    """A shard to be written.
+    """A shard to be written: its references in their final order.
 
-    Attributes:
-        checkpoint: of the shard.
-        previous: the shard of the previous version that was made from the same references; None if there is
-            none.
-        references: of its records, in their final order.
+    `previous` is the shard of the previous version that was made from the same references, if there is one.
     """
 
     checkpoint: Checkpoint
@@ -103,10 +84,6 @@ class WriteShardsFn(TaskFn[_Shard, EncodedBatch | ShardFile]):
 
     A shard is reused if an earlier run or the previous version has made it from the same references and
     settings. All other shards are written by worker processes.
-
-    Args:
-        config: of the dataset.
-        run: that the shards belong to; its lock is kept.
     """
 
     def __init__(self, config: DatasetConfig, run: Run) -> None:
@@ -117,14 +94,12 @@ class WriteShardsFn(TaskFn[_Shard, EncodedBatch | ShardFile]):
         self._scratch: str | None = None
 
     def start_bundle(self) -> None:
-        """Resets the state; the plan may differ from the previous bundle's."""
         super().start_bundle()
         self._settings_digest = ""
         self._sizes: Mapping[str, int] = {}
         self._shards: list[tuple[str, int]] = []
         self._reused = self._submitted = 0
-        self._plan: DatasetPlan | None = None
-        self._log = FailureLog()
+        self._plan: DatasetPlan | None = None  # it may differ from the previous bundle's
 
     def process(
         self,
@@ -132,7 +107,6 @@ class WriteShardsFn(TaskFn[_Shard, EncodedBatch | ShardFile]):
         plan: DatasetPlan,
         repeated: Sequence[tuple[str, str]],
     ) -> Iterator[ShardReport]:
-        """One shard."""
         check_unique(repeated)
         if self._plan is None:
             self._settings_digest = plan.settings.digest()
@@ -157,11 +131,7 @@ class WriteShardsFn(TaskFn[_Shard, EncodedBatch | ShardFile]):
             yield from self.submit(planned, EncodeTask(lacking, sizes_only=True))
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Waits for the shards that are not finished."""
-        try:
-            yield from super().finish_bundle()
-        finally:
-            self._log.finish()
+        yield from super().finish_bundle()
         if self._reused:
             progress.add_note(f"reusing {self._reused} finished shard{'' if self._reused == 1 else 's'}")
 
@@ -188,7 +158,7 @@ class WriteShardsFn(TaskFn[_Shard, EncodedBatch | ShardFile]):
             yield from self._reused_or_written(dataclasses.replace(shard, previous=previous))
             return
         if result.failures_path is not None:
-            self._log.add_file(result.failures_path)
+            self.log.add_file(result.failures_path)
         yield _counted(_report(shard, ShardReport(shard.checkpoint.split, shard.checkpoint.shard, result)))
 
     def _reused_or_written(self, shard: _Shard) -> Iterator[ShardReport]:
@@ -228,12 +198,12 @@ class WriteShardsFn(TaskFn[_Shard, EncodedBatch | ShardFile]):
         """The previous version's records of a shard; None if the dataset has no versions."""
         if not self._run.version:
             return None
-        previous, shards = plan.previous, []
-        if previous is not None:
-            split = plan.splits[checkpoint.split]
-            shards = previous.overlapping(checkpoint.split, checkpoint.shard, split.num_shards, split.edges)
-        masks = MaskMap.of(plan.settings.features.labels, previous.masks if previous is not None else None)
-        return PreviousRecords(tuple(shards), self._config.order == "key", masks.name)
+        split, shards = plan.splits[checkpoint.split], []
+        if plan.previous is not None:
+            shards = plan.previous.overlapping(
+                checkpoint.split, checkpoint.shard, split.num_shards, split.edges
+            )
+        return PreviousRecords(tuple(shards), self._config.order == "key", plan.masks().name)
 
     def _working_folder(self) -> str:
         """The folder of this machine in which shards are written until they are finished."""

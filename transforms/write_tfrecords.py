@@ -5,34 +5,38 @@ The shards are then read back for their reports.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.io import filebasedsink, iobase
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.transforms.window import GlobalWindow, TimestampedValue
 
 from recordmill.transforms import coders as _coders  # noqa: F401  (registers the coders)
+from recordmill.transforms.beam_credentials import spare_search
 from recordmill.transforms.config import MIB, DatasetConfig
-from recordmill.transforms.examples.tfrecord import FRAME_BYTES
-from recordmill.transforms.failures import FailureLog
-from recordmill.transforms.group_references import GroupOf, GroupReferences, check_unique
+from recordmill.transforms.examples.framing import FRAME_BYTES
 from recordmill.transforms.metrics import count, count_written
 from recordmill.transforms.publish import Written
-from recordmill.transforms.records import Failure
+from recordmill.transforms.records import Failure, JobError
 from recordmill.transforms.shards import progress
-from recordmill.transforms.shards.batching import items
 from recordmill.transforms.shards.dataset_plan import DatasetPlan, beam_splits, worker_processes
 from recordmill.transforms.shards.memory import shuffle_warning
 from recordmill.transforms.shards.read_back import read_back, shard_of_name
 from recordmill.transforms.shards.record_encoder import RecordEncoder
-from recordmill.transforms.shards.references import reference_record, reference_shard
+from recordmill.transforms.shards.references import items, reference_record, reference_shard
 from recordmill.transforms.shards.report import ShardReport, WriteStats
 from recordmill.transforms.shards.tasks import EncodedBatch, EncodeTask, encoder_pool
-from recordmill.transforms.sink import WriteToTFRecord
 from recordmill.transforms.storage import lock
+from recordmill.transforms.storage.faults import fault, naming_faults
 from recordmill.transforms.storage.layout import Run
-from recordmill.transforms.survey import Surveyed, in_global_window
+from recordmill.transforms.survey import GroupOf, GroupReferences, Surveyed, check_unique, in_global_window
 from recordmill.transforms.task_fn import TaskFn
 from recordmill.transforms.workers.pool import ProcessExecutor
 
@@ -70,50 +74,41 @@ def encode_tasks(references: Iterable[bytes], most_bytes: int) -> Iterator[Encod
         yield EncodeTask(task)
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class WriteTFRecords(beam.PTransform):
     """Surveyed -> Written: complete, unpublished shards, in the runner's order.
 
-    References are grouped by their hash, because neighbours in the listing are alike. Images are loaded where
-    they are encoded.
-
-    Args:
-        config: of the dataset.
-        plan: of the dataset, one element.
-        run: that the shards belong to. They get a folder of their own, because WriteToTFRecord deletes files
-            of the same names.
+    Images are loaded where they are encoded. The shards of `run` get a folder of their own, because
+    WriteToTFRecord deletes files of the same names.
     """
 
-    def __init__(self, config: DatasetConfig, plan: beam.PCollection[DatasetPlan], run: Run) -> None:
-        super().__init__()
-        self._config = config
-        self._plan = plan
-        self._run = run
+    config: DatasetConfig
+    plan: beam.PCollection[DatasetPlan]
+    run: Run
 
     def expand(self, surveyed: Surveyed) -> Written:
         """References -> GroupByKey -> encoded records by split -> files -> their reports."""
         grouped = surveyed | "GroupReferences" >> GroupReferences(
-            self._plan, grouping_by_hash, tuple[tuple[str, int], bytes]
+            self.plan, grouping_by_hash, tuple[tuple[str, int], bytes]
         )
-        tags = {split: _tag(split) for split in beam_splits(self._config)}
+        tags = {split: _tag(split) for split in beam_splits(self.config)}
         types = {_FAILURES: Failure, **dict.fromkeys(tags.values(), bytes)}
         encoded = grouped.groups | "Encode" >> beam.ParDo(
-            EncodeExamplesFn(self._config, self._run),
-            beam.pvalue.AsSingleton(self._plan),
+            EncodeExamplesFn(self.config, self.run),
+            beam.pvalue.AsSingleton(self.plan),
             beam.pvalue.AsList(grouped.repeated),
         ).with_output_types(tuple[str, WriteStats], **types).with_outputs(*types, main="stats")
         paths = [
             encoded[tag]
             | f"Write {split}"
-            >> WriteToTFRecord(
-                os.path.join(self._run.records, split, split), _num_shards(split, self._config)
-            )
+            >> WriteToTFRecord(os.path.join(self.run.records, split, split), _num_shards(split, self.config))
             for split, tag in tags.items()
         ] | "FlattenPaths" >> beam.Flatten()
-        if not self._config.workers:
+        if not self.config.workers:
             # On one machine it is one process that reads; elsewhere many workers share the files.
             paths = paths | "Spread" >> beam.Reshuffle()
         reports = paths | "ReadBack" >> beam.ParDo(
-            read_back_planned, beam.pvalue.AsSingleton(self._plan)
+            read_back_planned, beam.pvalue.AsSingleton(self.plan)
         ).with_output_types(ShardReport)
         return Written(reports, encoded["stats"], encoded[_FAILURES])
 
@@ -141,12 +136,8 @@ def grouping_by_hash(plan: DatasetPlan) -> GroupOf:
 class EncodeExamplesFn(TaskFn[str, EncodedBatch]):
     """((split, group), batches of references) -> payloads to the tag of the split, `Failure` to `failures`.
 
-    The main output is (split, WriteStats), when the bundle ends. Groups are handed to worker processes as
+    The main output is (split, WriteStats), when the bundle ends. Groups are passed to worker processes as
     they come; their results are yielded as soon as they are ready, so that few are held.
-
-    Args:
-        config: of the dataset.
-        run: that the records are for.
     """
 
     def __init__(self, config: DatasetConfig, run: Run) -> None:
@@ -155,12 +146,10 @@ class EncodeExamplesFn(TaskFn[str, EncodedBatch]):
         self._run = run
 
     def start_bundle(self) -> None:
-        """Resets the state; the plan may differ from the previous bundle's."""
         super().start_bundle()
         self._stats: dict[str, WriteStats] = {}
-        self._plan: DatasetPlan | None = None
+        self._plan: DatasetPlan | None = None  # it may differ from the previous bundle's
         self._task_bytes = 0
-        self._log = FailureLog()
 
     def process(
         self,
@@ -168,7 +157,6 @@ class EncodeExamplesFn(TaskFn[str, EncodedBatch]):
         plan: DatasetPlan,
         repeated: Sequence[tuple[str, str]],
     ) -> Iterator[beam.pvalue.TaggedOutput]:
-        """One group."""
         check_unique(repeated)
         if self._plan is None:
             self._plan, self._task_bytes = plan, source_bytes_of_task(plan)
@@ -177,11 +165,7 @@ class EncodeExamplesFn(TaskFn[str, EncodedBatch]):
             yield from self.submit(split, task)
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Waits for the tasks that are running."""
-        try:
-            yield from super().finish_bundle()
-        finally:
-            self._log.finish()
+        yield from super().finish_bundle()
         yield from map(in_global_window, self._stats.items())
 
     def start_pool(self) -> ProcessExecutor[RecordEncoder]:
@@ -201,10 +185,110 @@ class EncodeExamplesFn(TaskFn[str, EncodedBatch]):
         for payload in batch.payloads:
             yield beam.pvalue.TaggedOutput(_tag(split), payload)
         for failure in batch.failures:
-            self._log.add(failure)
+            self.log.add(failure)
             yield beam.pvalue.TaggedOutput(_FAILURES, failure)
 
 
 def _tag(split: str) -> str:
     """The tag of a split's payloads; no split's name makes it one of the other tags."""
     return f"payloads-{split}"
+
+
+class WriteToTFRecord(beam.io.WriteToTFRecord):
+    """PCollection[bytes] -> PCollection[str]: the paths of the shards.
+
+    It creates nothing before the first record, and its errors name the file. It deletes all files with the
+    names of its shards: give it a folder of its own.
+
+    Args:
+        prefix: of the paths.
+        num_shards: 0 for a file of each bundle.
+    """
+
+    def __init__(self, prefix: str, num_shards: int) -> None:
+        super().__init__(
+            prefix,
+            file_name_suffix=".tfrecord",
+            num_shards=num_shards,
+            compression_type=CompressionTypes.UNCOMPRESSED,
+        )
+        self._prefix = prefix
+
+    def expand(self, payloads: beam.PCollection[bytes]) -> beam.PCollection[str]:
+        # Beam dates its results after the end of the global window, where Prism has no side inputs.
+        return (
+            payloads
+            | iobase.Write(NamingSink(self._sink, self._prefix))
+            | "DateInWindow"
+            >> beam.Map(
+                lambda path: TimestampedValue(path, GlobalWindow().max_timestamp())
+            ).with_output_types(str)
+        )
+
+
+class NamingSink(iobase.Sink):
+    """A sink of Beam that creates nothing before the first record, and whose OSErrors are JobErrors."""
+
+    def __init__(self, sink: filebasedsink.FileBasedSink, prefix: str) -> None:
+        self._sink = sink
+        self._prefix = prefix
+        self.num_shards = sink.num_shards
+        self.convert_fn = sink.convert_fn
+
+    def display_data(self) -> dict[str, Any]:
+        shown: dict[str, Any] = self._sink.display_data()
+        return shown
+
+    def initialize_write(self) -> str:
+        """Names a folder of unfinished files.
+
+        This step waits for nothing, not even for the job to hold its output: the first file makes the folder.
+        """
+        folder, _ = FileSystems.split(self._prefix)
+        return str(FileSystems.join(folder, f"beam-temp-{uuid.uuid4().hex}"))
+
+    def open_writer(self, init_result: str, uid: str) -> NamingWriter:
+        spare_search(self._prefix)
+        with naming_faults(init_result):
+            return NamingWriter(self._sink.open_writer(init_result, uid))
+
+    def pre_finalize(self, init_result: str, writer_results: Iterable[str]) -> None:
+        """Deletes files that have the shards' names."""
+        spare_search(self._prefix)
+        with naming_faults(self._prefix):
+            self._sink.pre_finalize(init_result, writer_results)
+
+    def finalize_write(
+        self, init_result: str, writer_results: Iterable[str], pre_finalize_result: None
+    ) -> Iterator[str]:
+        """Gives the finished files their names."""
+        spare_search(self._prefix)
+        try:
+            with naming_faults(self._prefix):
+                yield from self._sink.finalize_write(init_result, writer_results, pre_finalize_result)
+        except JobError:
+            raise
+        except Exception as error:  # a plain Exception is what Beam makes of files that it cannot rename
+            raise JobError(f"{self._prefix}: the finished shards cannot be renamed: {error}") from error
+
+
+class NamingWriter(iobase.Writer):
+    """A writer of Beam, whose OSErrors become JobErrors."""
+
+    def __init__(self, writer: filebasedsink.FileBasedSinkWriter) -> None:
+        self._writer = writer
+
+    def write(self, value: bytes) -> None:
+        """Writes one record."""
+        try:
+            self._writer.write(value)
+        except OSError as error:
+            raise fault(error, self._writer.temp_shard_path) from error
+
+    def at_capacity(self) -> bool:
+        return False
+
+    def close(self) -> str:
+        """Finishes the file; returns its path."""
+        with naming_faults(self._writer.temp_shard_path):
+            return str(self._writer.close())

@@ -7,7 +7,7 @@ import dataclasses
 from recordmill.pipelines.options.parser import Command
 from recordmill.pipelines.options.reading import path_of
 from recordmill.transforms.flags import declares_flags, flag, flags_of
-from recordmill.transforms.reading.survey_sample import SAMPLE_RECORDS
+from recordmill.transforms.reading.inspected import SAMPLE_RECORDS
 
 
 @declares_flags("output")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
-import uuid
 from collections.abc import Sequence
 
 from recordmill.pipelines.options.parser import PASSES, Command, Parser
@@ -23,9 +21,8 @@ from recordmill.pipelines.options.runner import (
 from recordmill.pipelines.options.source import check_given
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.flags import REQUIRED, declares_flags, flag, flags_of
-from recordmill.transforms.reading.against_settings import config_of, source_of_manifest
 from recordmill.transforms.reading.dataset import find_dataset, followed
-from recordmill.transforms.reading.verify_dataset import expected_of, has_keys
+from recordmill.transforms.reading.verify_dataset import config_of, expected_of, source_of_manifest
 from recordmill.transforms.reading.verify_report import is_report
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import detect
@@ -166,7 +163,7 @@ def _source(args: argparse.Namespace, path: str) -> tuple[SourceConfig, DatasetC
             f"--input is given, and PATH, {args.path!r}, is no folder of a dataset whose {MANIFEST} "
             "describes its source"
         )
-    if not has_keys(expected_of(found)):
+    if not expected_of(found).has_keys:
         raise ValueError(
             f"--input is given, and the records of PATH, {args.path!r}, have no key that "
             f"identifies their source: the schema {found.manifest['config']['schema']!r} stores none"
@@ -200,14 +197,3 @@ def _checked_path(path: str) -> str:
     if not (is_folder(found) and is_file(f"{found}/{MANIFEST}")):
         find_dataset(path)
     return path if found == location else found
-
-
-def scratch_next_to(report: str) -> str:
-    """A folder for decompressed files, that all workers can read."""
-    return f"{absolute(report)}-{uuid.uuid4().hex}"
-
-
-def report_in(options: VerifyOptions, folder: str) -> str:
-    """Where the job writes its report; below `folder` if the call names no file."""
-    assert options.report is not None or options.runner in LOCAL_RUNNERS
-    return options.report or os.path.join(folder, "report.json")

@@ -13,9 +13,8 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from benchmarks.drawings import draw, draw_folder
 from recordmill.pipelines.options.convert import parse_convert
 from recordmill.transforms.config import DatasetConfig
-from recordmill.transforms.failures import FailureLog
 from recordmill.transforms.images.policy import ImagePolicy
-from recordmill.transforms.metrics import NAMESPACE
+from recordmill.transforms.metrics import NAMESPACE, FailureLog
 from recordmill.transforms.read import ReadSource
 from recordmill.transforms.records import Failure
 from recordmill.transforms.sources.config import SourceConfig

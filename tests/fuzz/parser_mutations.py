@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 from xml.etree import ElementTree
 
-from recordmill.transforms.framing import read_records
+from recordmill.transforms.examples.framing import read_records
 from tests.fuzz.parser_seeds import tfrecord
 
 _RAW = "@raw@"

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 
+from recordmill.transforms.examples.framing import masked_crc32c
 from recordmill.transforms.examples.protos import Example, SequenceExample
-from recordmill.transforms.framing import masked_crc32c
 from tests.sources import small_inputs
 from tests.sources.small_inputs import mask, picture
 

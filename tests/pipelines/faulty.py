@@ -18,12 +18,11 @@ from recordmill.transforms import plan as planning
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.publish import Reconcile, write_metadata
 from recordmill.transforms.records import Failure, ImageRecord, ImageRef
-from recordmill.transforms.shards.checkpoint import Checkpoint, shard_digest
 from recordmill.transforms.shards.dataset_plan import DatasetPlan, shard_index
 from recordmill.transforms.shards.manifest import Provenance
 from recordmill.transforms.shards.record_encoder import RecordEncoder
 from recordmill.transforms.shards.references import pack_reference
-from recordmill.transforms.shards.report import ShardReport
+from recordmill.transforms.shards.report import Checkpoint, ShardReport, shard_digest
 from recordmill.transforms.shards.tasks import PartTask
 from recordmill.transforms.shards.totals import total
 from recordmill.transforms.storage.faults import naming_faults
@@ -169,7 +168,7 @@ class Job:
             for move in moves * times:
                 assert isinstance(move, Move)
                 move_file(move)
-        provenance = Provenance.start({"kind": "test", "input": ""}, self.run.digest, "none", "")
+        provenance = Provenance({"kind": "test", "input": ""}, self.run.digest, "none", "")
         with pytest.MonkeyPatch.context() as patch:
             # Drawing the page only reads, and takes as long as all the rest.
             patch.setattr("recordmill.transforms.publish.report_page", lambda *_: "a page")

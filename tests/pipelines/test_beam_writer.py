@@ -15,7 +15,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from benchmarks.drawings import draw, draw_folder
 from recordmill.transforms.config import DatasetConfig
-from recordmill.transforms.examples.tfrecord import FRAME_BYTES
+from recordmill.transforms.examples.framing import FRAME_BYTES
 from recordmill.transforms.read import ReadSource
 from recordmill.transforms.records import Annotations, ImageRecord
 from recordmill.transforms.shards import memory, progress

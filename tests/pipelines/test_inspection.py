@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from recordmill.pipelines import inspection
-from recordmill.transforms.reading import survey_sample
+from recordmill.transforms.reading import inspected
 from tests.buckets.server import BucketServer
 from tests.pipelines.conversion import convert
 
@@ -371,7 +371,7 @@ def test_what_a_bucket_does_not_tell_is_estimated(
     bucket_server.put(f"{bucket}/alone/x.tfrecord", shard.read_bytes())
     count = len((out / "index" / f"{shard.stem}.idx").read_text().splitlines())
     assert as_json(capsys, f"{bucket}/alone", "--sample=2")["records"] == {"count": count, "exact": True}
-    monkeypatch.setattr(survey_sample, "_MOST_UNCOUNTED", 0)
+    monkeypatch.setattr(inspected, "_MOST_UNCOUNTED", 0)
     found = as_json(capsys, f"{bucket}/alone", "--sample=2")
     assert not found["records"]["exact"] and 2 <= found["records"]["count"] <= 2 * count
     assert found["files"][0]["records"]["by"] == "estimate"

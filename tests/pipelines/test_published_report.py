@@ -132,7 +132,7 @@ def test_pixels_of_masks_are_those_of_the_source(
     assert {split: one["pixels"] for split, one in found.items()} == pairs
     assert found["val"]["pixel_images"] == dict.fromkeys(["0", "1", "2", "17", "255"], 2)
     again = find_dataset(str(tmp_path / "out"))
-    counted = gather(again, again.manifest, None, None, has_samples=False).statistics
+    counted = gather(again, None, None, has_samples=False).statistics
     assert {split: one.as_json() for split, one in counted.items()} == {
         split: {**one, "reencoded": []} for split, one in found.items()
     }

@@ -24,7 +24,7 @@ def write(source: SourceConfig, output: Path, parts: int) -> None:
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         _ = (
             pipeline
-            | "ReadSource" >> ReadSource(source, write_dataset.scratch, parts)
+            | "ReadSource" >> ReadSource(source, write_dataset.run.scratch, parts)
             | "WriteDataset" >> write_dataset
         )
 

@@ -91,7 +91,7 @@ def test_it_tells_what_the_dataset_holds(published: Path) -> None:
 def test_counted_from_the_shards_the_figures_are_the_same(dataset: Path) -> None:
     (dataset / "report.json").unlink()
     found = find_dataset(str(dataset))
-    counted = gather(found, found.manifest, None, None).statistics
+    counted = gather(found, None, None).statistics
     original = (dataset / "report.html").read_text()
     assert run(dataset) == 0
     again = (dataset / "report.html").read_text()

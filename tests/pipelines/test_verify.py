@@ -13,7 +13,7 @@ from PIL import Image
 from benchmarks.drawings import draw
 from recordmill.pipelines.options.reading import check_output_file
 from recordmill.pipelines.options.verify import parse_verify
-from recordmill.transforms.framing import read_records
+from recordmill.transforms.examples.framing import read_records
 from recordmill.transforms.reading.verify_report import is_report
 from recordmill.transforms.shards import progress
 from tests.buckets.server import BucketServer
@@ -164,7 +164,7 @@ def test_a_source_that_is_another_now(published: Path, photos: Path, tmp_path: P
     shutil.copy(source / "square" / "1.jpg", source / "square" / "0.jpg")
     assert verify(published, "--input", source, "--report", tmp_path / "found.json") == 1
     found = {fault["kind"]: fault for fault in report(tmp_path / "found.json")["named"]}
-    assert found["record that the source has not"]["key"] == "circle/0.jpg"
+    assert found["record missing from the source"]["key"] == "circle/0.jpg"
     assert found["input that is neither in the dataset nor in failures.jsonl"]["key"] == "circle/new.jpg"
     likeness = report(tmp_path / "found.json")["likeness"]
     assert likeness["worst"][0]["key"] == "square/0.jpg" and likeness["worst"][0]["ssim"] < 0.9

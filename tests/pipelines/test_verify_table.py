@@ -5,10 +5,8 @@ from typing import Any
 
 from rich.console import Console
 
-from recordmill.pipelines.verify_table import MOST_SHOWN, print_verified
-from recordmill.transforms.reading.verify_likeness import MOST_WORST, Likeness
-from recordmill.transforms.reading.verify_report import report_of
-from recordmill.transforms.reading.verify_tally import Fault, Tally
+from recordmill.pipelines.verify import MOST_SHOWN, print_verified
+from recordmill.transforms.reading.verify_report import MOST_WORST, Fault, Likeness, Tally, report_of
 
 
 def shown(tally: Tally) -> str:

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from benchmarks.drawings import draw
-from recordmill.transforms.shards.plausibility import DataWarning
+from recordmill.transforms.shards.overview import DataWarning
 from tests.pipelines.conversion import convert, digests, failures, manifest
 
 SCHEMA = Path(__file__).parents[2] / "transforms/shards/manifest.schema.json"

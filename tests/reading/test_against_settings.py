@@ -10,7 +10,7 @@ import pytest
 
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.images.policy import ImagePolicy
-from recordmill.transforms.reading.against_settings import config_of, source_of_manifest
+from recordmill.transforms.reading.verify_dataset import config_of, source_of_manifest
 from recordmill.transforms.sources.config import SourceConfig
 
 

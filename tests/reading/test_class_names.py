@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.transforms.framing import DamagedRecordError
+from recordmill.transforms.examples.framing import DamagedRecordError
 from recordmill.transforms.reading.class_names import class_names
 from recordmill.transforms.reading.dataset import find_dataset
 

@@ -13,9 +13,18 @@ import pytest
 from PIL import Image, ImageFont
 
 from recordmill.transforms.images.tensor import tensor_bytes
-from recordmill.transforms.reading import drawing_text
-from recordmill.transforms.reading.drawing import FAULT_PAPER, color_of, draw, drawn, picture_of
-from recordmill.transforms.reading.drawing_text import drawable, font_of, shortened, text_size
+from recordmill.transforms.reading import drawing
+from recordmill.transforms.reading.drawing import (
+    FAULT_PAPER,
+    color_of,
+    draw,
+    drawable,
+    drawn,
+    font_of,
+    picture_of,
+    shortened,
+    text_size,
+)
 from recordmill.transforms.reading.stored_record import StoredImageBytes, StoredObject, StoredRecord
 from recordmill.transforms.records import BadInput, Box
 from tests.lazy import skimage_color
@@ -294,7 +303,7 @@ def without_freetype(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def truetype(*_: object) -> Any:
         raise ImportError("The _imagingft C module is not installed")
 
-    caches = (drawing_text.font_of, drawing_text._has_glyph)
+    caches = (drawing.font_of, drawing._has_glyph)
     monkeypatch.setattr(ImageFont, "truetype", truetype)
     monkeypatch.setattr(ImageFont, "load_default", ImageFont.load_default_imagefont)
     for cache in caches:

@@ -12,23 +12,33 @@ import google_crc32c
 import pytest
 from PIL import Image
 
+from recordmill.transforms.examples.framing import DamagedRecordError
 from recordmill.transforms.examples.protos import Example, FeatureMessage, SequenceExample
-from recordmill.transforms.framing import DamagedRecordError
-from recordmill.transforms.reading import survey_damage, survey_parsed, survey_sample
+from recordmill.transforms.reading import inspected as inspected_module
+from recordmill.transforms.reading import shard, survey_record
 from recordmill.transforms.reading.dataset import find_dataset
-from recordmill.transforms.reading.survey import Survey
-from recordmill.transforms.reading.survey_counts import (
+from recordmill.transforms.reading.inspected import (
     Count,
+    Inspected,
+    Limits,
     estimated,
     head_count,
-    index_count,
-    locate,
-    locations,
+    inspected,
+    spread,
 )
-from recordmill.transforms.reading.survey_damage import Damage, Record, RecordFile, heads_in
-from recordmill.transforms.reading.survey_records import Taken, first_records, numbered_record, spread_records
-from recordmill.transforms.reading.survey_sample import Inspected, Limits, inspected, spread
-from recordmill.transforms.reading.survey_shown import WHOLE, Shortness, shown_record
+from recordmill.transforms.reading.shard import (
+    Damage,
+    Record,
+    heads_in,
+    index_count,
+    locations,
+    opened,
+    records_and_damage,
+)
+from recordmill.transforms.reading.single_records import Taken, first_records, numbered_record, spread_records
+from recordmill.transforms.reading.survey import Survey
+from recordmill.transforms.reading.survey_record import COMPLETE, shown_record
+from recordmill.transforms.reading.survey_record import Limits as Shown
 from recordmill.transforms.records import BadInput
 
 PAYLOADS = [bytes([number]) * (100 * number + 1) for number in range(1, 7)]
@@ -94,7 +104,8 @@ def picture(width: int, height: int, image_format: str = "PNG", mode: str = "RGB
 
 def items(path: Path, data: bytes, most: int | None = None) -> list[Record | Damage]:
     path.write_bytes(data)
-    return list(RecordFile(str(path), len(data), most).items())
+    with opened(str(path)) as file:
+        return list(records_and_damage(file, len(data), most))
 
 
 def whole(*numbers: int, shift: int = 0) -> list[Record]:
@@ -170,7 +181,7 @@ def test_as_much_is_looked_through_as_is_allowed(tmp_path: Path) -> None:
 
 def test_a_head_on_the_edge_of_two_blocks_is_found(tmp_path: Path) -> None:
     for shift in (0, 1, 6, 11, 12):
-        junk = b"\xff" * (survey_damage._BLOCK + 1 - shift)
+        junk = b"\xff" * (shard._BLOCK + 1 - shift)
         *_, last = items(tmp_path / "x", junk + framed(b"last"))
         assert last == Record(1, len(junk), 4, b"last")
 
@@ -201,7 +212,7 @@ def test_compressed_files(tmp_path: Path) -> None:
 
 
 def test_a_record_that_is_too_large_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(survey_damage, "LARGEST", 400)
+    monkeypatch.setattr(shard, "LARGEST", 400)
     found = items(tmp_path / "x", FILE)
     assert [isinstance(item, Record) and item.payload is None for item in found] == [False] * 3 + [True] * 3
     assert [item.offset for item in found] == OFFSETS
@@ -240,8 +251,7 @@ def test_an_index_counts_if_it_ends_where_the_file_does(text: str, count: int | 
     assert index_count(str(tmp_path / "x.idx"), 150) == count
 
 
-def test_some_numbers_are_located() -> None:
-    assert list(locate(iter([(0, 5), (5, 6), (11, 7)]), [0, 2, 3])) == [(0, 5), (11, 7)]
+def test_some_numbers_are_spread() -> None:
     assert spread(10, 20) == list(range(10))
     assert spread(100, 4) == [0, 33, 66, 99]
     assert spread(100, 1) == [0]
@@ -251,7 +261,7 @@ def test_some_numbers_are_located() -> None:
 def surveyed(*payloads: bytes, renames: dict[str, str] | None = None, names: Any = None) -> dict[str, Any]:
     survey = Survey(renames or {}, names or {})
     for payload in payloads:
-        survey.add(payload)
+        survey.add(Record(0, 0, len(payload), payload))
     return survey.as_json()
 
 
@@ -374,7 +384,7 @@ def test_sequences_and_what_is_no_example() -> None:
 
 
 def test_memory_is_bounded_by_what_numbers_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(survey_parsed, "MOST_NUMBER_BYTES", 1000)
+    monkeypatch.setattr(survey_record, "MOST_NUMBER_BYTES", 1000)
     kinds = surveyed(
         example(a=list(range(990))),
         example(a=b"x" * 5000, b=[1.0] * 100),
@@ -428,7 +438,7 @@ def test_counts_are_of_the_index_or_estimated(tmp_path: Path, monkeypatch: pytes
     stale = looked_at(tmp_path, 4)
     assert stale.files[0].count == Count(50, "heads") and "its index" in stale.files[0].faults[0]
     (tmp_path / "train-00000-of-00001.idx").unlink()
-    monkeypatch.setattr(survey_sample, "_MOST_HEADS", 10)
+    monkeypatch.setattr(inspected_module, "_MOST_HEADS", 10)
     count = looked_at(tmp_path, 4).files[0].count
     assert count is not None and not count.exact and 48 <= count.records <= 52
     packed = tmp_path / "packed.tfrecord.gz"
@@ -504,7 +514,7 @@ def test_a_record_in_readable_form() -> None:
         none=None,
     )
     record = Record(3, 50, len(payload), payload)
-    found = shown_record(record, {}, Shortness(values=3, letters=10, digits=4))
+    found = shown_record(record, {}, Shown(values=3, letters=10, digits=4))
     assert {name: found[name] for name in ("number", "offset", "bytes", "kind")} == {
         "number": 3,
         "offset": 50,
@@ -521,12 +531,12 @@ def test_a_record_in_readable_form() -> None:
     assert features["odd"]["values"] == ["NaN", "-Infinity"]
     assert features["blob"]["values"] == [{"bytes": 20, "hex": "ff ff ff ff"}]
     assert features["none"] == {"dtype": "none", "length": 0, "values": []}
-    whole = shown_record(record, {}, WHOLE)["features"]
+    whole = shown_record(record, {}, COMPLETE)["features"]
     assert whole["numbers"]["values"] == list(range(10)) and whole["text"]["values"][0]["text"] == "x" * 100
-    other = shown_record(Record(0, 0, 5, b"hello"), {}, WHOLE)
+    other = shown_record(Record(0, 0, 5, b"hello"), {}, COMPLETE)
     assert (other["kind"], other["content"]) == ("other", {"bytes": 5, "text": "hello"})
-    assert shown_record(Record(0, 0, 1 << 30, None), {}, WHOLE)["kind"] == "not_looked_into"
+    assert shown_record(Record(0, 0, 1 << 30, None), {}, COMPLETE)["kind"] == "not_looked_into"
     payload = sequence({"id": 1}, {"word": ["a", "b", "c"]})
-    lists = shown_record(Record(0, 0, len(payload), payload), {}, Shortness(steps=2))["feature_lists"]
+    lists = shown_record(Record(0, 0, len(payload), payload), {}, Shown(steps=2))["feature_lists"]
     assert lists["word"]["steps"] == 3
     assert [step["values"][0]["text"] for step in lists["word"]["first"]] == ["a", "b"]

@@ -1,11 +1,13 @@
 """Keys that several records have, against a dictionary of all of them."""
 
+import re
 from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.transforms.reading.verify_keys import BUCKETS, ENTRY_BYTES, bucketed, key_entry, repeated
+from recordmill.transforms.reading.verify_report import merged
+from recordmill.transforms.reading.verify_tasks import ENTRY_BYTES, REPEATED, bucketed, key_entry, repeated
 
 
 @settings(max_examples=30)
@@ -16,14 +18,17 @@ def test_repeated_keys_are_found_wherever_they_are(keys: list[int], bundles: int
     buckets: dict[int, list[bytes]] = {}
     for bundle in range(bundles):
         for number, packed in bucketed(b"".join(entries[bundle::bundles])):
-            assert 0 <= number < BUCKETS
+            assert 0 <= number < 256
             buckets.setdefault(number, []).append(packed)
-    found = [pair for packed in buckets.values() for pair in repeated(packed)]
-    counts = Counter(keys)
-    assert len(found) == sum(count - 1 for count in counts.values())
-    for (_, one), (shard, other) in found:
-        assert keys[one] == keys[other] and one != other and shard == other % 3
+    tally = merged(repeated(bucket, "abc") for bucket in buckets.items())
+    assert tally.faults.total() == sum(count - 1 for count in Counter(keys).values())
+    for fault in tally.first(REPEATED):
+        other = fault.record
+        assert other is not None
+        one, name = re.findall(r"record (\d+) of (.) has the same key", fault.what)[0]
+        assert keys[int(one)] == keys[other] and int(one) != other
+        assert (name, fault.file) == ("abc"[int(one) % 3], "abc"[other % 3])
 
 
 def test_no_key_is_repeated_in_none() -> None:
-    assert list(bucketed(b"")) == [] and repeated([]) == []
+    assert list(bucketed(b"")) == [] and not repeated((0, []), "").faults

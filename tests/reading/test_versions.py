@@ -13,10 +13,9 @@ import pytest
 
 from benchmarks.drawings import draw_folder
 from recordmill.pipelines import cli
+from recordmill.transforms.reading.against import failed_keys
 from recordmill.transforms.reading.dataset import find_dataset, followed
-from recordmill.transforms.reading.verify_against import failed_keys
 from recordmill.transforms.reading.verify_dataset import open_dataset
-from recordmill.transforms.reading.verify_tally import Tally
 from recordmill.transforms.storage.sealed import PLACEHOLDER, seal
 from tests.buckets.fixtures import bucket as bucket
 from tests.buckets.fixtures import bucket_server as bucket_server
@@ -266,10 +265,9 @@ def faults(home: Path) -> list[tuple[str, str]]:
     """What is wrong beside the shards, and in them as files."""
     from recordmill.transforms.reading.verify_shard import scan_shard
 
-    opened = open_dataset(str(home))
-    tally: Tally = opened.tally
-    for place, shard in enumerate(opened.dataset.shards):
-        tally.merge(scan_shard(shard, opened.name(shard.path), place)[0])
+    dataset, _, tally = open_dataset(str(home))
+    for place, shard in enumerate(dataset.shards):
+        tally.merge(scan_shard(shard, os.path.basename(shard.path), place)[0])
     return sorted((fault.kind, fault.file) for named in tally.named.values() for fault in named)
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from recordmill.transforms.reading.dataset import ShardEntry
 from recordmill.transforms.records import Failure
-from recordmill.transforms.reporting.findings import Crop, Findings, Shard
+from recordmill.transforms.reporting.findings import Crop, Findings
 from recordmill.transforms.reporting.samples import Sample
 from recordmill.transforms.shards.statistics import Statistics
 
@@ -78,8 +79,8 @@ def findings(**changes: Any) -> Findings:
             "val": statistics({0: 3, 1: 1}, ((20, 300),)),
         },
         "shards": (
-            Shard("train-00000-of-00001.tfrecord", "train", 12, 500_000, "12ab" * 16),
-            Shard("val-00000-of-00001.tfrecord", "val", 4, None, ""),
+            ShardEntry("train-00000-of-00001.tfrecord", "train", 500_000, None, 12, sha256="12ab" * 16),
+            ShardEntry("val-00000-of-00001.tfrecord", "val", None, None, 4),
         ),
         "failures": {
             "failed": (

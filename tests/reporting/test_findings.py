@@ -25,8 +25,14 @@ from recordmill.transforms.reading.dataset import find_dataset
 from recordmill.transforms.records import Failure
 from recordmill.transforms.reporting import findings as gathering
 from recordmill.transforms.reporting import samples as sampling
-from recordmill.transforms.reporting.count import RecordPlace, count_records
-from recordmill.transforms.reporting.findings import Findings, check_report, gather, read_failures
+from recordmill.transforms.reporting.count import RecordLocation, count_records
+from recordmill.transforms.reporting.findings import (
+    Findings,
+    gather,
+    parse_report,
+    read_failures,
+    unpublished,
+)
 from recordmill.transforms.reporting.samples import MOST, choose, spread
 from recordmill.transforms.shards.statistics import Statistics
 from recordmill.transforms.storage.layout import REPORT_FORMAT_VERSION
@@ -71,7 +77,7 @@ def write(path: Path, payloads: list[bytes]) -> Path:
 
 
 def gathered(path: Path) -> Findings:
-    return gather(find_dataset(str(path)), None, None, None)
+    return gather(find_dataset(str(path)), None, None)
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])
@@ -178,8 +184,7 @@ def test_the_report_of_an_earlier_version_is_counted_again(tmp_path: Path) -> No
     del figures["train"]["pixels"], figures["train"]["pixel_images"]
     crop = {"key": "a", "ssim": 0.9, "before": "AAAA", "after": "AAAA", "source_bytes": 9, "stored_bytes": 5}
     report = {"format_version": 1, "splits": figures, "crops": [crop]}
-    check_report(report)
-    found = gather(str(tmp_path), manifest(tmp_path, name), report, None)
+    found = gather(unpublished(str(tmp_path), manifest(tmp_path, name)), report, None)
     assert found.statistics["train"].pixels == {3: 24} and found.statistics["train"].records == 1
     assert [one.key for one in found.crops] == ["a"]
 
@@ -238,12 +243,12 @@ def test_a_dataset_that_is_not_published_yet(tmp_path: Path, monkeypatch: pytest
     statistics.add([(7, 9)], [1])
     monkeypatch.setattr(gathering, "count_records", None)
     report = {"format_version": REPORT_FORMAT_VERSION, "splits": {"train": statistics.as_json()}, "crops": []}
-    found = gather(str(tmp_path), manifest(tmp_path, name), json.loads(json.dumps(report)), None)
+    found = gather(unpublished(str(tmp_path), manifest(tmp_path, name)), json.loads(json.dumps(report)), None)
     assert found.name == "zoo" and found.statistics["train"] == statistics
     assert [(one.group, one.key) for one in found.samples] == [("cat", "a"), ("cat", "b")]
     assert found.shards[0].records == 2 and found.labels == {1: "cat"}
     (tmp_path / "index/train-00000-of-00001.idx").unlink()
-    again = gather(str(tmp_path), manifest(tmp_path, name), report, None)
+    again = gather(unpublished(str(tmp_path), manifest(tmp_path, name)), report, None)
     assert again.samples == ()  # without its index, which the manifest promises
 
 
@@ -278,11 +283,11 @@ def test_failures_by_kind_the_first_of_many(tmp_path: Path) -> None:
 )
 def test_a_damaged_report(report: Any) -> None:
     with pytest.raises(ValueError, match="report.json is damaged"):
-        check_report(report)
+        parse_report(report)
 
 
-def places(count: int, split: str = "train") -> list[RecordPlace]:
-    return [RecordPlace("x", split, number) for number in range(count)]
+def places(count: int, split: str = "train") -> list[RecordLocation]:
+    return [RecordLocation("x", split, number) for number in range(count)]
 
 
 def test_each_class_gets_its_pictures() -> None:
@@ -335,7 +340,7 @@ def test_few_records_of_few_shards_are_looked_at(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(sampling, "record_at", counting)
     report = {"format_version": REPORT_FORMAT_VERSION, "splits": {"train": Statistics().as_json()}}
-    found = gather(str(tmp_path), manifest(tmp_path, *names), report, None)
+    found = gather(unpublished(str(tmp_path), manifest(tmp_path, *names)), report, None)
     assert len(found.samples) == MOST
     assert len(read) == 24 and sum(read.values()) == 144 + MOST
 
@@ -343,7 +348,7 @@ def test_few_records_of_few_shards_are_looked_at(tmp_path: Path, monkeypatch: py
 def test_places_of_many_records_are_spread(tmp_path: Path) -> None:
     payload = build_example({"label": 1})
     count = count_records(find_dataset(str(write(tmp_path / "x.tfrecord", [payload] * 3000))))
-    numbers = [place.number for place in count.places]
+    numbers = [place.number for place in count.locations]
     assert numbers == list(range(0, 3000, 4)) and count.statistics["train"].labels == {1: 3000}
 
 

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(1200)]
 # What takes a while in the workers, so that something can happen meanwhile.
 _SLOW = {
     "recordmill.transforms.shards.record_encoder": ("RecordEncoder", "encode", 0.06),
-    "recordmill.transforms.sink": ("NamingWriter", "write", 0.03),
+    "recordmill.transforms.write_tfrecords": ("NamingWriter", "write", 0.03),
 }
 _PATCH = """
 import time

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.transforms.shards import batching
-from recordmill.transforms.shards.batching import Batches, items
+from recordmill.transforms.shards import references
+from recordmill.transforms.shards.references import Batches, items
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=40)), max_size=60))
 def test_all_items_come_in_order(added: list[tuple[int, bytes]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batching, "BATCH_BYTES", 64)
-        patch.setattr(batching, "HELD_BYTES", 100)
+        patch.setattr(references, "BATCH_BYTES", 64)
+        patch.setattr(references, "HELD_BYTES", 100)
         batches: Batches[int] = Batches()
         found: defaultdict[int, list[bytes]] = defaultdict(list)
         for key, item in added:
@@ -34,7 +34,7 @@ def test_all_items_come_in_order(added: list[tuple[int, bytes]]) -> None:
 
 
 def test_open_batches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "HELD_BYTES", 1000)
+    monkeypatch.setattr(references, "HELD_BYTES", 1000)
     batches: Batches[int] = Batches()
     for key in range(9):
         assert not batches.full

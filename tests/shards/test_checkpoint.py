@@ -20,9 +20,8 @@ from recordmill.transforms.records import (
     MaskImage,
     Steps,
 )
-from recordmill.transforms.shards.checkpoint import Checkpoint, shard_digest
 from recordmill.transforms.shards.references import pack_reference
-from recordmill.transforms.shards.report import ShardFile, ShardReport, WriteStats
+from recordmill.transforms.shards.report import Checkpoint, ShardFile, ShardReport, WriteStats, shard_digest
 from recordmill.transforms.shards.statistics import Statistics
 from tests.shards.planned import sizes
 
@@ -148,9 +147,9 @@ def test_equal_checkpoints_are_equal_bytes(tmp_path: Path) -> None:
     code = """
 import os, random, sys
 from collections import Counter
-from recordmill.transforms.shards.lineage import header_of, write_lineage
+from recordmill.transforms.shards.reuse import header_of, write_lineage
 from recordmill.transforms.shards.report import ShardFile, WriteStats
-from recordmill.transforms.shards.checkpoint import Checkpoint
+from recordmill.transforms.shards.report import Checkpoint
 stats = WriteStats(written=3)
 names = list({f"{name}" for name in ("kept", "reencoded", "resized", "turned")})
 random.Random(sys.argv[2]).shuffle(names)

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from recordmill.transforms.shards.class_overview import class_overview, class_texts, source_facts
+from recordmill.transforms.shards.overview import class_overview, class_texts, source_facts
 from recordmill.transforms.shards.statistics import Statistics
 
 NAMES = {0: "cat", 1: "dog", 2: "bird", 3: "unused"}

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from recordmill.transforms.shards.plausibility import data_warnings
+from recordmill.transforms.shards.overview import data_warnings
 from recordmill.transforms.shards.statistics import Statistics
 
 NAMES = {0: "cat", 1: "dog", 2: "bird"}

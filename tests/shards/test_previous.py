@@ -19,10 +19,10 @@ from recordmill.transforms.shards.previous import (
     MaskMap,
     PreviousSplit,
     PreviousVersion,
+    Recipe,
     find_previous,
     settings_text,
 )
-from recordmill.transforms.shards.recipe import Recipe
 
 MASKS = MaskMap(None, 0, "m")
 # As version 0.1 wrote it.

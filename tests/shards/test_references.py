@@ -25,11 +25,11 @@ from recordmill.transforms.records import (
     Segment,
     Steps,
 )
-from recordmill.transforms.shards.fingerprint import listed_content
-from recordmill.transforms.shards.plain_values import plain_record
 from recordmill.transforms.shards.references import (
+    listed_content,
     pack_record,
     pack_reference,
+    plain_record,
     reference_digest,
     reference_record,
     unpack_record,

@@ -15,18 +15,22 @@ from PIL import Image
 
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.examples.features import build_example, bytes_feature
-from recordmill.transforms.framing import read_records
+from recordmill.transforms.examples.framing import read_records
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.records import AnnotatedObject, Annotations, Box, ImageRecord, ImageRef, Steps
-from recordmill.transforms.shards.checkpoint import Checkpoint
 from recordmill.transforms.shards.dataset_plan import plan_dataset
-from recordmill.transforms.shards.fingerprint import is_versioned, source_fingerprint
-from recordmill.transforms.shards.lineage import DamagedLineageError, Spans, read_lineage, write_lineage
 from recordmill.transforms.shards.previous import MaskMap, PreviousSplit, PreviousVersion, ShardPaths
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
-from recordmill.transforms.shards.references import pack_reference
-from recordmill.transforms.shards.report import ShardFile
-from recordmill.transforms.shards.reuse import PreviousRecords, reusable_shard
+from recordmill.transforms.shards.references import is_versioned, pack_reference, source_fingerprint
+from recordmill.transforms.shards.report import Checkpoint, ShardFile
+from recordmill.transforms.shards.reuse import (
+    DamagedLineageError,
+    PreviousRecords,
+    Spans,
+    read_lineage,
+    reusable_shard,
+    write_lineage,
+)
 from recordmill.transforms.shards.tasks import PartTask, join_parts, write_part
 from recordmill.transforms.shards.totals import total
 from recordmill.transforms.storage.local import version_of

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import Annotations, ImageRecord, ImageRef, JobError
-from recordmill.transforms.shards.checkpoint import Checkpoint, shard_digest
 from recordmill.transforms.shards.dataset_plan import plan_dataset
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.references import pack_reference
-from recordmill.transforms.shards.report import ShardFile, ShardReport
+from recordmill.transforms.shards.report import Checkpoint, ShardFile, ShardReport, shard_digest
 from recordmill.transforms.shards.tasks import PartTask, encoder_pool, join_parts, part_count, write_part
 from recordmill.transforms.shards.totals import total
 from tests.shards.planned import sizes

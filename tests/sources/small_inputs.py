@@ -17,8 +17,8 @@ import pyarrow
 import pyarrow.parquet
 from PIL import Image
 
+from recordmill.transforms.examples.framing import masked_crc32c
 from recordmill.transforms.examples.protos import Example
-from recordmill.transforms.framing import masked_crc32c
 
 Files = dict[str, bytes]
 SIZE = (4, 6)  # height, width

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.records import BadInput, Failure, ImageRecord, JobError
-from recordmill.transforms.shards.fingerprint import files_of as refs_of
+from recordmill.transforms.shards.references import files_of as refs_of
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.registry import SOURCES

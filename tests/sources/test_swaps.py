@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.records import BadInput, Failure, ImageRecord, ImageRef, JobError
-from recordmill.transforms.shards.fingerprint import files_of as refs_of
+from recordmill.transforms.shards.references import files_of as refs_of
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.registry import SOURCES
 from recordmill.transforms.sources.source import Item

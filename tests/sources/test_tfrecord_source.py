@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recordmill.transforms.framing import masked_crc32c
+from recordmill.transforms.examples.framing import masked_crc32c
 from recordmill.transforms.records import (
     AnnotatedObject,
     Box,

@@ -8,8 +8,8 @@ import struct
 import pytest
 from google.protobuf.message import DecodeError
 
+from recordmill.transforms.examples.wire import Feature, read_example, read_feature_lists
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.sources.tfrecord.wire import Feature, read_example, read_feature_lists
 from tests.lazy import tf
 
 Plain = tuple[str | None, list[object]]

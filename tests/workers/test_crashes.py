@@ -13,11 +13,10 @@ import pytest
 from benchmarks.drawings import draw
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import Annotations, ImageRecord, ImageRef, JobError
-from recordmill.transforms.shards.checkpoint import Checkpoint
-from recordmill.transforms.shards.dataset_plan import plan_dataset
+from recordmill.transforms.shards.dataset_plan import measure, plan_dataset
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.references import pack_reference
-from recordmill.transforms.shards.sample import measure
+from recordmill.transforms.shards.report import Checkpoint
 from recordmill.transforms.shards.tasks import EncodeTask, PartTask, encoder_pool, write_part
 from recordmill.transforms.shards.totals import total
 from recordmill.transforms.storage.local import version_of
@@ -152,7 +151,7 @@ def test_a_sample_leaves_out_what_fails_after_one_try(tmp_path: Path) -> None:
 def test_a_sample_leaves_out_a_file_that_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recordmill.transforms.shards.sample._IMAGE_SECONDS", HANG_SECONDS)
+    monkeypatch.setattr("recordmill.transforms.shards.dataset_plan._IMAGE_SECONDS", HANG_SECONDS)
     records = [*listed(tmp_path, {}, count=2), ImageRecord("x.jpg", ImageRef("HANG/x.jpg"), "train")]
     assert measure(records, settings(records)).records == 2
 

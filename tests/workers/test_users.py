@@ -13,12 +13,12 @@ from benchmarks.drawings import draw
 from recordmill.transforms import internal_errors
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.images.policy import ImagePolicy
-from recordmill.transforms.reading.verify_against import CompareTask
-from recordmill.transforms.reading.verify_dataset import Opened, open_dataset
-from recordmill.transforms.reading.verify_keys import StoredPlace
+from recordmill.transforms.reading.against import CompareTask
+from recordmill.transforms.reading.dataset import Dataset
+from recordmill.transforms.reading.verify_dataset import Expected, open_dataset
+from recordmill.transforms.reading.verify_report import Tally
 from recordmill.transforms.reading.verify_shard import RecordRange, scan_shard
-from recordmill.transforms.reading.verify_tally import Tally
-from recordmill.transforms.reading.verify_tasks import CheckTask
+from recordmill.transforms.reading.verify_tasks import CheckTask, StoredPlace
 from recordmill.transforms.records import Annotations, BadInput, Failure, ImageRecord, ImageRef
 from recordmill.transforms.reporting.tasks import ChangeTask
 from recordmill.transforms.shards.dataset_plan import plan_dataset
@@ -100,7 +100,7 @@ def settings(records: list[ImageRecord]) -> RecordSettings:
 
 
 @pytest.fixture(scope="module")
-def opened_dataset(records: list[ImageRecord]) -> Opened:
+def opened_dataset(records: list[ImageRecord]) -> tuple[Dataset, Expected, Tally]:
     """A dataset of one shard that holds the images."""
     assert records[0].image is not None
     images = Path(records[0].image.uri).parent
@@ -110,9 +110,9 @@ def opened_dataset(records: list[ImageRecord]) -> Opened:
 
 
 @pytest.fixture(scope="module")
-def stored(opened_dataset: Opened) -> RecordRange:
-    (shard,) = opened_dataset.dataset.shards
-    _, (found,) = scan_shard(shard, opened_dataset.name(shard.path), 0)
+def stored(opened_dataset: tuple[Dataset, Expected, Tally]) -> RecordRange:
+    (shard,) = opened_dataset[0].shards
+    _, (found,) = scan_shard(shard, Path(shard.path).name, 0)
     return found
 
 
@@ -139,8 +139,8 @@ def test_batches(references: list[bytes], settings: RecordSettings) -> None:
     assert batch.payloads == [encoded.payload for index, _, encoded in every if index != 2]
 
 
-def test_verify(stored: RecordRange, opened_dataset: Opened) -> None:
-    task = CheckTask(stored, opened_dataset.expected)
+def test_verify(stored: RecordRange, opened_dataset: tuple[Dataset, Expected, Tally]) -> None:
+    task = CheckTask(stored, opened_dataset[1])
     found = ran(task, worker_itself, "reading.verify_record", "RecordChecker.check").tally
     assert faults(found) == [(2, f"decode: {RAISED} (injected)")]
     assert found.checked["images"] == 5
@@ -155,7 +155,7 @@ def test_verify_against_the_source(
         for number, offset in enumerate(offsets)
     ]
     task = CompareTask(references, places, settings, DatasetConfig())
-    found = ran(task, worker_itself, "reading.against", "SourceComparer.compare").tally
+    found = ran(task, worker_itself, "reading.against", "SourceComparer.compare")
     assert faults(found) == [(2, f"{RAISED}: injected")]
     assert found.checked["compared"] == 5
 

@@ -1,4 +1,4 @@
-"""TFRecord files, written and indexed; `recordmill.transforms.framing` describes how a record is framed.
+"""TFRecord files, written and indexed; `transforms.examples.framing` describes how a record is framed.
 
 Files of records concatenate byte for byte.
 """
@@ -11,9 +11,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from recordmill.transforms.framing import FRAME_BYTES as FRAME_BYTES
-from recordmill.transforms.framing import masked_crc32c as masked_crc32c
-from recordmill.transforms.framing import read_records as read_records
+from recordmill.transforms.examples.framing import FRAME_BYTES, masked_crc32c
 
 # Below this a copy is cheaper than two more calls of write and of sha256.
 _COPY_BELOW = 16 * 1024

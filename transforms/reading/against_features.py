@@ -2,28 +2,74 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
+from recordmill.transforms.examples.wire import Feature, read_example, read_feature_lists
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.mask import decode_mask
-from recordmill.transforms.reading.against_difference import Difference, counted, shown
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.sources.tfrecord.wire import Feature, read_example, read_feature_lists
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _ABSENT = "no such feature"
 _NO_FEATURE = Feature(None)
+_LONGEST = 80
+_T = TypeVar("_T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Difference:
+    """One difference between a stored record and its source.
+
+    Attributes:
+        feature: stored name of the feature; empty for the complete record, `split` for its split.
+        expected: what the source asks for.
+        found: what is stored.
+        where: a value, a step or a pixel of the feature; empty for all of it.
+    """
+
+    feature: str
+    expected: str
+    found: str
+    where: str = ""
+
+    def __str__(self) -> str:
+        what = f"expected {self.expected}, found {self.found}"
+        where = ", ".join(filter(None, (self.feature, self.where)))
+        return f"{where}: {what}" if where else what
+
+
+def shown(value: bytes | int | float | str) -> str:
+    """A value as text: numbers in full, long texts shortened, other bytes as their digest."""
+    if isinstance(value, bytes):
+        digest = f"{counted(len(value), 'byte')} of SHA-256 {hashlib.sha256(value).hexdigest()[:16]}…"
+        try:
+            text = value.decode()
+        except UnicodeDecodeError:
+            return digest
+        if len(text) > _LONGEST and not text.isprintable():
+            return digest
+        value = text
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things."""
+    return f"{count:,} {noun if count == 1 else noun + 's'}"
 
 
 def stored_images(payload: bytes, name: str) -> list[bytes]:
-    """The images of a record: of an Example its one, if it has one, of a SequenceExample those of its steps.
+    """The images of a record: at most one of an Example, one of each step of a SequenceExample.
 
     Args:
         payload: of the record.
-        name: that images are stored under.
+        name: stored name of the feature that holds images.
 
     Raises:
         BadInput: it is no Example.
@@ -32,128 +78,107 @@ def stored_images(payload: bytes, name: str) -> list[bytes]:
     return [payload[span.start : span.stop] for feature in features for span in feature.spans]
 
 
-def feature_differences(key: str, expected: bytes, found: bytes, image: str) -> list[Difference]:
-    """What two records have otherwise, by the names of their features: floats to the bit, masks by pixels.
+def feature_differences(expected: bytes, found: bytes, image: str) -> list[Difference]:
+    """The differences of two records, by feature: floats are compared to the bit, masks by their pixels.
 
     Args:
-        key: of both.
         expected: the payload that the source makes.
         found: the payload that is stored.
-        image: feature that is compared elsewhere.
+        image: feature that is not compared here.
 
     Raises:
         BadInput: one of them is no Example.
     """
     if expected == found:
         return []
-    records = (expected, found)
-    examples = [read_example(record) for record in records]
-    differences = []
-    for name in _names(examples, image):
-        one, other = (example.get(name) for example in examples)
-        if one is None or other is None:
-            differences.append(_one_sided(key, name, one is None))
-        else:
-            differences += _of_feature(key, name, "", expected, one, found, other)
-    lists = [read_feature_lists(record) for record in records]
-    for name in _names(lists, image):
-        steps = [one.get(name) for one in lists]
-        differences += _of_steps(key, name, expected, steps[0], found, steps[1])
+    differences: list[Difference] = []
+    examples = read_example(expected), read_example(found)
+    for name, one, other in _paired(*examples, image, differences):
+        differences += _of_feature(name, "", expected, one, found, other)
+    lists = read_feature_lists(expected), read_feature_lists(found)
+    for name, wanted, stored in _paired(*lists, image, differences):
+        if len(wanted) != len(stored):
+            differences.append(Difference(name, counted(len(wanted), "step"), counted(len(stored), "step")))
+            continue
+        for number, (one, other) in enumerate(zip(wanted, stored, strict=True)):
+            differences += _of_feature(name, f"step {number}", expected, one, found, other)
     return differences
 
 
-def _names(records: Sequence[Mapping[str, object]], image: str) -> list[str]:
-    return sorted({*records[0], *records[1]} - {image})
-
-
-def _one_sided(key: str, name: str, is_extra: bool) -> Difference:
-    return Difference(key, name, *((_ABSENT, "a feature") if is_extra else ("a feature", _ABSENT)))
-
-
-def _of_steps(
-    key: str,
-    name: str,
-    expected: bytes,
-    wanted: Sequence[Feature] | None,
-    found: bytes,
-    stored: Sequence[Feature] | None,
-) -> Iterator[Difference]:
-    """The differences of a feature list."""
-    if wanted is None or stored is None:
-        yield _one_sided(key, name, wanted is None)
-        return
-    if len(wanted) != len(stored):
-        yield Difference(key, name, counted(len(wanted), "step"), counted(len(stored), "step"))
-        return
-    for number, (one, other) in enumerate(zip(wanted, stored, strict=True)):
-        yield from _of_feature(key, name, f"step {number}", expected, one, found, other)
+def _paired(
+    wanted: Mapping[str, _T], stored: Mapping[str, _T], image: str, differences: list[Difference]
+) -> Iterator[tuple[str, _T, _T]]:
+    """The features that both records have, by name; those that only one has become differences."""
+    for name in sorted({*wanted, *stored} - {image}):
+        if name not in wanted:
+            differences.append(Difference(name, _ABSENT, "a feature"))
+        elif name not in stored:
+            differences.append(Difference(name, "a feature", _ABSENT))
+        else:
+            yield name, wanted[name], stored[name]
 
 
 def _of_feature(
-    key: str, name: str, step: str, expected: bytes, wanted: Feature, found: bytes, stored: Feature
+    name: str, step: str, expected: bytes, wanted: Feature, found: bytes, stored: Feature
 ) -> Iterator[Difference]:
-    """The differences of one feature: its kind, its length, or its first value that is another."""
+    """The difference in kind, in length, or in the first value that differs."""
     if wanted.kind != stored.kind:
-        yield Difference(key, name, f"{wanted.kind} values", f"{stored.kind or 'untyped'} values", step)
-    elif len(wanted) != len(stored):
-        yield Difference(key, name, counted(len(wanted), "value"), counted(len(stored), "value"), step)
-    elif wanted.kind == "bytes":
-        for number, (one, other) in enumerate(zip(wanted.spans, stored.spans, strict=True)):
-            told = _of_bytes(name, expected[one.start : one.stop], found[other.start : other.stop])
-            if told is not None:
-                yield Difference(key, name, *told[:2], _where(step, number, len(wanted), told[2]))
-                return
+        yield Difference(name, f"{wanted.kind} values", f"{stored.kind or 'untyped'} values", step)
+        return
+    if len(wanted) != len(stored):
+        yield Difference(name, counted(len(wanted), "value"), counted(len(stored), "value"), step)
+        return
+    for number in range(len(wanted)):
+        if wanted.kind == "bytes":
+            one, other = wanted.spans[number], stored.spans[number]
+            difference = _of_bytes(name, expected[one.start : one.stop], found[other.start : other.stop])
+        else:
+            difference = _of_numbers(name, wanted.numbers[number], stored.numbers[number])
+        if difference is not None:
+            value = f"value {number} of {len(wanted)}" if len(wanted) > 1 else ""
+            where = ", ".join(filter(None, (step, value, difference.where)))
+            yield dataclasses.replace(difference, where=where)
+            return
+
+
+def _of_numbers(name: str, expected: int | float, found: int | float) -> Difference | None:
+    """Equal to the bit: 0.0 is not -0.0, and every NaN equals itself."""
+    if expected == found and expected != 0:
+        return None
+    if isinstance(expected, int) or isinstance(found, int):
+        is_same = expected == found
     else:
-        for number, values in enumerate(zip(wanted.numbers, stored.numbers, strict=True)):
-            if not _is_same_number(*values):
-                one_shown, other_shown = map(shown, values)
-                yield Difference(key, name, one_shown, other_shown, _where(step, number, len(wanted)))
-                return
+        is_same = struct.pack("<d", expected) == struct.pack("<d", found)
+    return None if is_same else Difference(name, shown(expected), shown(found))
 
 
-def _where(step: str, number: int, count: int, place: str = "") -> str:
-    value = f"value {number} of {count}" if count > 1 else ""
-    return ", ".join(part for part in (step, value, place) if part)
-
-
-def _is_same_number(one: int | float, other: int | float) -> bool:
-    """Equal to the bit: 0.0 is not -0.0, and every NaN is itself."""
-    if one == other and one != 0:
-        return True
-    if isinstance(one, int) or isinstance(other, int):
-        return one == other
-    return struct.pack("<d", one) == struct.pack("<d", other)
-
-
-def _of_bytes(name: str, expected: bytes, found: bytes) -> tuple[str, str, str] | None:
-    """What is expected, found, and where, of two values; None where they say the same."""
+def _of_bytes(name: str, expected: bytes, found: bytes) -> Difference | None:
     if expected == found:
         return None
     if expected.startswith(_PNG):
-        return _of_masks(expected, found)
+        return _of_masks(name, expected, found)
     if name.rpartition("/")[2] == "mask_raw" and len(expected) == len(found):
-        return _first_of([np.frombuffer(data, np.uint8)[None] for data in (expected, found)])
-    return shown(expected), shown(found), ""
+        return _of_pixels(name, [np.frombuffer(data, np.uint8)[None] for data in (expected, found)])
+    return Difference(name, shown(expected), shown(found))
 
 
-def _of_masks(expected: bytes, found: bytes) -> tuple[str, str, str] | None:
-    """The same of two masks, by their pixels: other bytes may hold the same."""
+def _of_masks(name: str, expected: bytes, found: bytes) -> Difference | None:
+    """The difference in pixels: other bytes may hold the same."""
     try:
         masks = [decode_mask(data) for data in (expected, found)]
     except BadInput as error:
-        return "a mask", str(error), ""
+        return Difference(name, "a mask", str(error))
     sizes = ["x".join(map(str, mask.shape[::-1])) for mask in masks]
     if sizes[0] != sizes[1]:
-        return f"a mask of {sizes[0]} pixels", f"one of {sizes[1]}", ""
-    return _first_of(masks)
+        return Difference(name, f"a mask of {sizes[0]} pixels", f"one of {sizes[1]}")
+    return _of_pixels(name, masks)
 
 
-def _first_of(masks: Sequence[Array]) -> tuple[str, str, str] | None:
-    """The first pixel in which two masks of one size differ."""
+def _of_pixels(name: str, masks: Sequence[Array]) -> Difference | None:
     rows, columns = np.nonzero(masks[0] != masks[1])
     if not len(rows):
         return None
     row, column = int(rows[0]), int(columns[0])
-    values = [f"id {int(mask[row, column])}" for mask in masks]
+    expected, found = (f"id {int(mask[row, column])}" for mask in masks)
     place = f"row {row}, column {column}" if len(masks[0]) > 1 else f"pixel {column}"
-    return values[0], values[1], f"{place}, the first of {counted(len(rows), 'pixel')}"
+    return Difference(name, expected, found, f"{place}, the first of {counted(len(rows), 'pixel')}")

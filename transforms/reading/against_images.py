@@ -1,56 +1,49 @@
-"""One stored image against its source: the same bytes, the same pixels, or how like they are.
+"""One stored image against its source: the same bytes, the same pixels, or similar pixels.
 
-Which of them has to hold follows from the settings that the dataset was made by. Stored bytes are read by
-another library than has written them wherever there is one.
+The settings of the dataset decide which of them is required. Stored bytes are decoded by another library than
+the one that wrote them, if there is one.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import io
 import math
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
+from PIL import Image
 
+from recordmill.transforms.examples.wire import Span, read_tensor
 from recordmill.transforms.images import png
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.geometry import is_identity, plan_geometry
 from recordmill.transforms.images.jpeg_header import quantisation_tables, read_header
 from recordmill.transforms.images.jpeg_quality import estimated_quality
 from recordmill.transforms.images.opened import image_kind, opened, opened_pixels
-from recordmill.transforms.images.picture import COLORSPACES, OpenedImage, split_alpha
+from recordmill.transforms.images.picture import COLORSPACES, OpenedImage, Picture, split_alpha
+from recordmill.transforms.images.pillow import DECODER_ERRORS, named
 from recordmill.transforms.images.policy import LOSSY, ImagePolicy
+from recordmill.transforms.images.reasons import CORRUPT, undecodable
 from recordmill.transforms.images.render import render
 from recordmill.transforms.images.similarity import Displayed, Similarity, displayed_image, similarity
 from recordmill.transforms.images.store import store_image, store_pixels
-from recordmill.transforms.reading.against_decoding import decoded_otherwise, tensor_pixels
-from recordmill.transforms.reading.against_difference import counted
+from recordmill.transforms.reading.against_features import Difference, counted
 from recordmill.transforms.records import BadInput, Geometry, StoredImage
 
-# Below this SSIM, or this PSNR in dB, a lossy image is held against its source encoded anew: what is as like
-# as that is sound.
+# Below this SSIM, or this PSNR in dB, a lossy image is compared with its source encoded again.
 _DOUBTFUL = (0.9, 25.0)
-# By how much encoders of two versions, and their decoders, may differ.
+# Two versions of an encoder, and their decoders, may differ by this.
 _TOLERANCE = (0.02, 1.0)
 _TARGET_TOLERANCE = 0.001
+# Qualities that Pillow encodes; simplejpeg encodes all others (see `images.jpeg.encode`).
+_WRITTEN_BY_PILLOW = range(91, 96)
+# DataType numbers of tensorflow/core/framework/types.proto.
+_DTYPES: dict[int, np.dtype[Any]] = {4: np.dtype("<u1"), 17: np.dtype("<u2")}
 _LONGEST_SIDE = 65_500
 
 Shape = tuple[int, int, int]
-
-
-class Fault(NamedTuple):
-    """What is wrong with an image.
-
-    Attributes:
-        expected: what the source asks for.
-        found: what is stored.
-        where: the first pixel of those that are wrong; empty for the image as a whole.
-    """
-
-    expected: str
-    found: str
-    where: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,18 +51,17 @@ class ImageMatch:
     """What the comparison of one image with its source has found.
 
     Attributes:
-        stored: as its own bytes tell it, but of the size, and in the place, that the source asks for; None
-            where they are no image.
-        action: `kept` for the source's bytes, `lossless` for others of the same pixels, `lossy`; empty
-            where the image is not the source's.
-        likeness: to the source, of a lossy image.
-        fault: what is wrong with it; None where nothing is.
+        stored: the stored image, with the size and geometry that the source asks for; None if it is no image.
+        action: `kept` for the source's bytes, `lossless` for other bytes of the same pixels, `lossy`; empty
+            if the image is not the source's.
+        likeness: of a lossy image to its source.
+        difference: from what the source asks for; None if there is none.
     """
 
     stored: StoredImage | None
     action: str = ""
     likeness: Similarity | None = None
-    fault: Fault | None = None
+    difference: Difference | None = None
 
 
 def match_image(stored: bytes, source: bytes, shape: Shape | None, policy: ImagePolicy) -> ImageMatch:
@@ -90,30 +82,24 @@ def match_image(stored: bytes, source: bytes, shape: Shape | None, policy: Image
     try:
         image = opened(stored)
     except BadInput as error:
-        return ImageMatch(None, fault=Fault("an image", str(error)))
+        return _wrong(None, "an image", str(error))
     if image.kept is None:
-        return ImageMatch(None, fault=Fault("an image that TensorFlow decodes", image_kind(stored).upper()))
+        return _wrong(None, "an image that TensorFlow decodes", image_kind(stored).upper())
     result = original.placed(dataclasses.replace(image.kept, data=stored))
     if result.image_format not in original.formats:
         expected = " or ".join(one.upper() for one in original.formats)
-        return ImageMatch(result, fault=Fault(expected, result.image_format.upper()))
+        return _wrong(result, expected, result.image_format.upper())
     asked = policy.color
     if asked != "keep" and result.image_format != "webp" and (asked == "gray") != (result.channels <= 2):
         expected = "grey pixels" if asked == "gray" else "pixels in colour"
-        return ImageMatch(result, fault=Fault(expected, counted(result.channels, "channel")))
-    if stored == source and original.may_stay and not original.may_be_clear:
+        return _wrong(result, expected, counted(result.channels, "channel"))
+    if stored == source and original.may_stay:
         return ImageMatch(result, "kept")
     return _match_decoded(result, image, original)
 
 
 class Original:
-    """An image of the source, decoded once and only where it has to be; and what the settings ask of it.
-
-    Args:
-        image: its header.
-        shape: of raw pixels.
-        policy: how images were stored.
-    """
+    """An image of the source, decoded at most once, and what the settings ask of it."""
 
     def __init__(self, image: OpenedImage, shape: Shape | None, policy: ImagePolicy) -> None:
         self.image = dataclasses.replace(image, decode=functools.cache(image.decode))
@@ -123,14 +109,14 @@ class Original:
 
     @functools.cached_property
     def geometry(self) -> Geometry:
-        """Where its pixels have to go."""
+        """Size and position of its pixels in the stored image."""
         kept = self.image.kept
         size = self.image.decode().pixels.shape[:2] if kept is None else (kept.height, kept.width)
         return plan_geometry(size[0], size[1], self._orientation, self.policy)
 
     @property
     def formats(self) -> tuple[str, ...]:
-        """Those that it may be stored in."""
+        """The formats that it may be stored in."""
         asked = self.policy.image_format
         if asked == "png":
             return ("png",)
@@ -139,16 +125,16 @@ class Original:
 
     @functools.cached_property
     def may_stay(self) -> bool:
-        """Whether its own pixels have the size, orientation and colours that are asked for."""
+        """Whether its own pixels have the requested size, orientation, colours and opacity."""
         kept, color = self.image.kept, self.policy.color
-        if kept is None or not is_identity(self.geometry):
+        if kept is None or not is_identity(self.geometry) or self.may_be_clear:
             return False
         is_gray = kept.channels <= 2
         return color == "keep" or (color == "gray") == is_gray and kept.colorspace != "CMYK"
 
-    @property
+    @functools.cached_property
     def may_be_clear(self) -> bool:
-        """Whether it may have pixels that are transparent, and shall not."""
+        """Whether it may have transparent pixels, which the settings forbid."""
         if self.policy.alpha == "keep" and self.policy.color == "keep":
             return False
         kept = self.image.kept
@@ -158,7 +144,7 @@ class Original:
 
     @property
     def lossy_format(self) -> str:
-        """The format that it may be encoded anew in with loss; empty for none."""
+        """The lossy format that it may be encoded in again; empty for none."""
         policy = self.policy
         if policy.image_format in LOSSY:
             return policy.image_format
@@ -174,24 +160,37 @@ class Original:
         return render(self.image, self._orientation, self.policy).picture.expanded()
 
     def seen(self) -> Displayed:
-        """The same as people see them."""
-        policy = self._seen_policy(is_sized=True)
-        # Not displayed_image: of a JPEG that is resized, its scaled decode is all that is needed.
-        return Displayed(render(self.image, self._orientation, policy).picture.pixels, "uint8")
+        """Its pixels as people see them, in the stored size."""
+        policy = self.policy
+        # No JPEG is longer than _LONGEST_SIDE.
+        sides = {
+            name: min(side, _LONGEST_SIDE)
+            for name in ("max_side", "short_side")
+            if (side := getattr(policy, name)) is not None
+        }
+        seen = dataclasses.replace(self._seen_policy(), size=policy.size, fit=policy.fit, **sides)
+        # Not displayed_image: a JPEG that is resized needs only a scaled decode.
+        return Displayed(render(self.image, self._orientation, seen).picture.pixels, "uint8")
 
     def seen_stored(self, image: OpenedImage) -> Displayed:
-        """A stored image as people see it: what it is turned by is done, and so is its size."""
-        return displayed_image(image, 1, self._seen_policy(is_sized=False))
+        """A stored image, which is already turned and resized, as people see it."""
+        return displayed_image(image, 1, self._seen_policy())
 
-    def encoded_anew(self) -> StoredImage:
-        """What the settings make of it now, where they encode it anew."""
+    def _seen_policy(self) -> ImagePolicy:
+        policy = self.policy
+        return ImagePolicy(
+            "jpeg", exif=policy.exif, color=policy.color, alpha="flatten", background=policy.background
+        )
+
+    def encoded_again(self) -> StoredImage:
+        """What the settings make of it if they encode it again."""
         data, policy = self.image.data, self.policy
         if policy.image_format in LOSSY:
             policy = dataclasses.replace(policy, reencode="always")
         return store_image(data, policy) if self._shape is None else store_pixels(data, self._shape, policy)
 
     def placed(self, stored: StoredImage) -> StoredImage:
-        """A stored image, its size and its place those that this one has to have."""
+        """A stored image with the size and geometry that this one requires."""
         geometry = self.geometry
         return dataclasses.replace(
             stored,
@@ -201,33 +200,20 @@ class Original:
             jpeg_quality=None if self.policy.target_ssim is None else 0,
         )
 
-    def _seen_policy(self, is_sized: bool) -> ImagePolicy:
-        policy = self.policy
-        sizes = ("max_side", "short_side", "size", "fit") if is_sized else ()
-        asked = {name: getattr(policy, name) for name in sizes}
-        for name in ("max_side", "short_side"):
-            if asked.get(name) is not None:  # as large as that, nothing is a JPEG
-                asked[name] = min(asked[name], _LONGEST_SIDE)
-        return ImagePolicy(
-            "jpeg",
-            exif=policy.exif,
-            color=policy.color,
-            alpha="flatten",
-            background=policy.background,
-            **asked,
-        )
+
+def _wrong(stored: StoredImage | None, expected: str, found: str, where: str = "") -> ImageMatch:
+    return ImageMatch(stored, difference=Difference("", expected, found, where))
 
 
 def _match_decoded(result: StoredImage, image: OpenedImage, original: Original) -> ImageMatch:
-    """The match of a stored image whose pixels have to be looked at."""
     is_own = result.data == original.image.data
     result = _with_quality(result, original)
     try:
-        picture = decoded_otherwise(image)
+        picture = _decoded(image)
     except BadInput as error:
-        return ImageMatch(result, fault=Fault("an image", str(error)))
+        return _wrong(result, "an image", str(error))
     colors = picture.expanded()
-    if original.may_stay and not original.may_be_clear:
+    if original.may_stay:
         wanted = original.image.decode().expanded()
         if _is_same(colors, wanted) or _is_same_jpeg(image, original):
             return ImageMatch(result, "kept" if is_own else "lossless")
@@ -236,13 +222,13 @@ def _match_decoded(result: StoredImage, image: OpenedImage, original: Original) 
         if _is_same(colors, wanted):
             return ImageMatch(result, "kept" if is_own else "lossless")
         if result.image_format != original.lossy_format:
-            return ImageMatch(result, fault=_pixel_fault(wanted, colors))
+            return _wrong_pixels(result, wanted, colors)
     seen = original.seen_stored(dataclasses.replace(image, decode=lambda: picture))
     return _match_lossy(result, seen, original)
 
 
 def _with_quality(result: StoredImage, original: Original) -> StoredImage:
-    """With the quality that was chosen for a JPEG, which its tables tell unless they are the source's."""
+    """With the chosen JPEG quality, estimated from the tables unless they are the source's."""
     if result.jpeg_quality is None or result.image_format != "jpeg":
         return result
     if original.image.kind == "jpeg" and _has_same_tables(result.data, original):
@@ -251,38 +237,30 @@ def _with_quality(result: StoredImage, original: Original) -> StoredImage:
 
 
 def _match_lossy(result: StoredImage, seen: Displayed, original: Original) -> ImageMatch:
-    """The match of an image that need not have the source's pixels."""
+    """The match of an image whose pixels may differ from the source's."""
     source = original.seen()
     found = similarity(source, seen)
     if found is None:
-        return ImageMatch(result, fault=Fault(_size(source.pixels), _size(seen.pixels)))
-    target = original.policy.target_ssim
+        return _wrong(result, _size(source.pixels), _size(seen.pixels))
     if math.isinf(found.psnr):
         return ImageMatch(result, "lossless")
-    fault = None
+    target = original.policy.target_ssim
+    expected, shown = "", f"{found.ssim:.4f}"
     if target is not None and found.ssim < target - _TARGET_TOLERANCE:
-        fault = Fault(f"an SSIM of {target:g} or more", f"{found.ssim:.4f}")
+        expected = f"an SSIM of {target:g} or more"
     elif found.ssim < _DOUBTFUL[0] or found.psnr < _DOUBTFUL[1]:
-        fault = _doubt(source, found, original)
-    return ImageMatch(result, "" if fault else "lossy", found, fault)
-
-
-def _doubt(source: Displayed, found: Similarity, original: Original) -> Fault | None:
-    """What is wrong with an image that is less like its source than it would be if it was encoded now."""
-    anew = original.encoded_anew()
-    best = similarity(source, original.seen_stored(opened(anew.data)))
-    if best is None:
-        return None
-    if found.ssim >= best.ssim - _TOLERANCE[0] and found.psnr >= best.psnr - _TOLERANCE[1]:
-        return None
-    return Fault(
-        f"an SSIM of about {best.ssim:.4f}, and a PSNR of {best.psnr:.1f} dB",
-        f"{found.ssim:.4f}, and {found.psnr:.1f} dB",
-    )
+        # An image is sound if it is as similar as its source encoded now.
+        best = similarity(source, original.seen_stored(opened(original.encoded_again().data)))
+        if best and (found.ssim < best.ssim - _TOLERANCE[0] or found.psnr < best.psnr - _TOLERANCE[1]):
+            expected = f"an SSIM of about {best.ssim:.4f}, and a PSNR of {best.psnr:.1f} dB"
+            shown = f"{found.ssim:.4f}, and {found.psnr:.1f} dB"
+    if expected:
+        return ImageMatch(result, "", found, Difference("", expected, shown))
+    return ImageMatch(result, "lossy", found)
 
 
 def _match_pixels(stored: bytes, original: Original) -> ImageMatch:
-    """The match of pixels that are stored as such."""
+    """The match of pixels that are stored without an image format."""
     image_format = original.policy.image_format
     wanted = original.painted()
     height, width, channels = wanted.shape
@@ -291,26 +269,52 @@ def _match_pixels(stored: bytes, original: Original) -> ImageMatch:
     )
     result = original.placed(result)
     try:
-        colors = tensor_pixels(stored) if image_format == "tensor" else _raw_pixels(stored, wanted)
+        colors = _tensor_pixels(stored) if image_format == "tensor" else _raw_pixels(stored, wanted)
     except BadInput as error:
-        return ImageMatch(result, fault=Fault(f"{_size(wanted)} of {channels} channels", str(error)))
+        return _wrong(result, f"{_size(wanted)} of {channels} channels", str(error))
     if colors.shape == wanted.shape and colors.dtype == wanted.dtype and np.array_equal(colors, wanted):
         return ImageMatch(result, "kept" if stored == original.image.data else "lossless")
-    return ImageMatch(result, fault=_pixel_fault(wanted, colors))
+    return _wrong_pixels(result, wanted, colors)
 
 
 def _raw_pixels(stored: bytes, wanted: Array) -> Array:
-    """Raw pixels in the shape that they have to have."""
     if len(stored) != wanted.nbytes:
         raise BadInput("decode", "wrong length", f"{counted(len(stored), 'byte')}, not {wanted.nbytes:,}")
     little = np.frombuffer(stored, wanted.dtype.newbyteorder("<"))
     return little.astype(wanted.dtype).reshape(wanted.shape)
 
 
-def _is_same_jpeg(image: OpenedImage, original: Original) -> bool:
-    """Whether a JPEG has its source's pixels by one decoder, where it has its quantisation tables.
+def _tensor_pixels(data: bytes) -> Array:
+    """The pixels of a serialised tensor, as tf.io.parse_tensor reads it."""
+    number, shape, content = read_tensor(data, Span(0, len(data)))
+    dtype = _DTYPES.get(number)
+    size = math.prod(shape) if shape else 0
+    if dtype is None or not size or size * dtype.itemsize != content.stop - content.start:
+        raise undecodable(CORRUPT, f"a tensor of DataType {number}, shape {shape}")
+    pixels: Array = np.frombuffer(data, dtype, size, content.start).reshape(shape)
+    return pixels
 
-    Two decoders may round otherwise.
+
+def _decoded(image: OpenedImage) -> Picture:
+    """The pixels of a stored image. A JPEG that simplejpeg may have written is decoded by Pillow."""
+    if image.kind != "jpeg":
+        return image.decode()
+    header = read_header(image.data)
+    # Pillow and TensorFlow decode CMYK differently.
+    if len(header.components) == 4 or estimated_quality(image.data, header) in _WRITTEN_BY_PILLOW:
+        return image.decode()
+    try:
+        with Image.open(io.BytesIO(image.data), formats=("JPEG",)) as decoded:
+            pixels: Array = np.asarray(decoded)
+    except DECODER_ERRORS as error:
+        raise named(error) from error
+    return Picture(pixels[:, :, None] if pixels.ndim == 2 else pixels)
+
+
+def _is_same_jpeg(image: OpenedImage, original: Original) -> bool:
+    """Whether two JPEGs with the same quantisation tables have the same pixels for one decoder.
+
+    Two decoders may round differently.
     """
     if image.kind != "jpeg" or original.image.kind != "jpeg" or not _has_same_tables(image.data, original):
         return False
@@ -322,16 +326,14 @@ def _has_same_tables(data: bytes, original: Original) -> bool:
 
 
 def _is_same(one: Array, other: Array) -> bool:
-    """Whether two pictures have the same pixels; opaque alpha is none, and greys are three equal channels."""
+    """Whether two pictures look the same: opaque alpha is ignored, and grey equals three equal channels."""
     if one.shape[:2] != other.shape[:2] or one.dtype != other.dtype:
         return False
-    if one.shape != other.shape:
-        one, other = _alike(one, other)
-    return np.array_equal(one, other)
+    return np.array_equal(one, other) if one.shape == other.shape else np.array_equal(*_alike(one, other))
 
 
 def _alike(one: Array, other: Array) -> tuple[Array, Array]:
-    """Two pictures of one size, with as many channels each if that can be without loss."""
+    """Two pictures of one size, with the same number of channels if that loses nothing."""
     pictures = []
     for pixels in (one, other):
         colors, see_through = split_alpha(pixels)
@@ -341,22 +343,20 @@ def _alike(one: Array, other: Array) -> tuple[Array, Array]:
     return pictures[0], pictures[1]
 
 
-def _pixel_fault(wanted: Array, found: Array) -> Fault:
-    """How the pixels that are stored differ from those that are wanted."""
+def _wrong_pixels(result: StoredImage, wanted: Array, found: Array) -> ImageMatch:
     if wanted.shape[:2] != found.shape[:2]:
-        return Fault(_size(wanted), _size(found))
+        return _wrong(result, _size(wanted), _size(found))
     if wanted.dtype != found.dtype:
-        return Fault(f"{wanted.dtype.name} pixels", f"{found.dtype.name} pixels")
+        return _wrong(result, f"{wanted.dtype.name} pixels", f"{found.dtype.name} pixels")
     one, other = _alike(wanted, found)
     if one.shape != other.shape:
-        return Fault(*(counted(picture.shape[2], "channel") for picture in (one, other)))
+        return _wrong(result, *(counted(picture.shape[2], "channel") for picture in (one, other)))
     rows, columns = np.nonzero((one != other).any(axis=2))
     row, column = int(rows[0]), int(columns[0])
     values = [",".join(map(str, picture[row, column])) for picture in (one, other)]
     place = f"row {row}, column {column}, the first of {counted(len(rows), 'pixel')}"
-    return Fault(f"pixel {values[0]}", f"pixel {values[1]}", place)
+    return _wrong(result, f"pixel {values[0]}", f"pixel {values[1]}", place)
 
 
 def _size(pixels: Array) -> str:
-    """Width and height, as people say it."""
     return f"{pixels.shape[1]}x{pixels.shape[0]} pixels"

@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 import colorsys
-import dataclasses
+import functools
+import importlib.util
+import os
 import zlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.picture import to_eight_bits
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.render import render
 from recordmill.transforms.internal_errors import internal_errors
-from recordmill.transforms.reading.drawing_text import (
-    Color,
-    Font,
-    broken,
-    drawable,
-    font_of,
-    shortened,
-    text_size,
-    write,
-)
 from recordmill.transforms.reading.stored_record import StoredImageBytes, StoredObject, StoredRecord
-from recordmill.transforms.records import IGNORE, BadInput, Box
+from recordmill.transforms.records import IGNORE, BadInput
+from recordmill.transforms.sources.names import printable
+
+Color = tuple[int, int, int]
+Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
+Rectangle = tuple[int, int, int, int]
+"""Left, top, right, bottom."""
 
 INK, FAINT_INK = (34, 38, 43), (95, 103, 112)
-PAPER, QUIET_PAPER, FAULT_PAPER = (255, 255, 255), (246, 247, 249), (252, 232, 230)
+PAPER, FAULT_PAPER = (255, 255, 255), (252, 232, 230)
+_QUIET_PAPER = (246, 247, 249)
 
 _TINT = 0.4  # share of its class's colour in a pixel of a mask
 _DARK, _LIGHT = (0, 0, 0), (255, 255, 255)
@@ -67,6 +66,10 @@ _GOLDEN = 0.618033988749895
 _BACKGROUNDS = frozenset(("background", "_background_", "__background__", "unlabeled", "void", "ignore"))
 _MOST_FRAMES = 4
 _FRAME_GAP = 2
+# The font of matplotlib has Latin, Greek, Cyrillic, Arabic and more.
+_FONT = os.path.join("mpl-data", "fonts", "ttf", "DejaVuSans.ttf")
+_LINE = "Ágjp|"  # as high and as deep as a line gets
+_MOST_LETTERS = 1000
 
 
 def color_of(label: int | str) -> Color:
@@ -84,11 +87,11 @@ def color_of(label: int | str) -> Color:
 
 
 def draw(record: StoredRecord, side: int) -> Array:
-    """A record as a picture; one that cannot be decoded becomes a picture that says so.
+    """A record as a picture; one that cannot be decoded becomes a picture of the reason.
 
     Args:
         record: as stored.
-        side: pixels of the longest side; small images are enlarged by whole factors.
+        side: pixels of the longest side; small images are enlarged by integer factors.
 
     Returns:
         uint8 (height, width, 3).
@@ -113,16 +116,22 @@ def drawn(record: StoredRecord, side: int) -> Array:
     if record.frames:
         return _strip(record.frames, side)
     if record.image is None:
-        return text_picture(_told(record), side, QUIET_PAPER)
+        return text_picture(_lines(record), side, _QUIET_PAPER)
     canvas = picture_of(record.image, side)
     if record.class_mask is not None:
-        tint_classes(canvas, record)
+        ids = _fitted(record.class_mask.ids(), canvas)
+        rims = _rim(ids)
+        if record.instance_mask is not None:
+            rims |= _rim(_fitted(record.instance_mask.ids(), canvas))
+        for one in shown_classes(np.unique(ids).tolist(), record):
+            _tint(canvas, ids == one, color_of(one), rims)
     objects = sorted(record.objects, key=_extent, reverse=True)
-    for one in objects:
-        if one.mask is not None:
-            tint(canvas, fitted(one.mask.ids(), canvas) != 0, color_of(one.label))
+    for thing in objects:
+        if thing.mask is not None:
+            covered = _fitted(thing.mask.ids(), canvas) != 0
+            _tint(canvas, covered, color_of(thing.label), _rim(covered))
     if objects and record.size is not None:
-        canvas = _Overlay(canvas, record.size).drawn(objects)
+        canvas = _with_objects(canvas, objects, record.size)
     return canvas
 
 
@@ -156,8 +165,8 @@ def _on_checks(pixels: Array) -> Array:
     return mixed
 
 
-def fitted(ids: Array, canvas: Array) -> Array:
-    """A mask in the size of a picture: each pixel is that nearest its centre."""
+def _fitted(ids: Array, canvas: Array) -> Array:
+    """A mask in the size of a picture: each pixel is the one nearest its centre."""
     rows, columns = (
         (2 * np.arange(to, dtype=np.int64) + 1) * of // (2 * to)
         for of, to in zip(ids.shape[:2], canvas.shape[:2], strict=True)
@@ -166,21 +175,15 @@ def fitted(ids: Array, canvas: Array) -> Array:
     return picked
 
 
-def tint(canvas: Array, covered: Array, color: Color) -> None:
-    """Lays a colour over part of a picture, and draws the part's rim.
-
-    Args:
-        canvas: uint8 (height, width, 3), changed in place.
-        covered: bool (height, width).
-        color: of the class.
-    """
+def _tint(canvas: Array, covered: Array, color: Color, rims: Array) -> None:
+    """Colours part of a picture in place; pixels of a rim get the full colour."""
     under = canvas[covered].astype(np.float32)
     canvas[covered] = np.rint(under * (1 - _TINT) + np.array(color, np.float32) * _TINT).astype(np.uint8)
-    canvas[covered & _rim(covered)] = color
+    canvas[covered & rims] = color
 
 
 def _rim(values: Array) -> Array:
-    """Where a pixel's neighbour to any of four sides has another value; sides of the picture are none."""
+    """The pixels with a neighbour, on any of four sides, of another value; the edge is no neighbour."""
     rim = np.zeros(values.shape, bool)
     down, across = values[1:] != values[:-1], values[:, 1:] != values[:, :-1]
     rim[1:] |= down
@@ -188,23 +191,6 @@ def _rim(values: Array) -> Array:
     rim[:, 1:] |= across
     rim[:, :-1] |= across
     return rim
-
-
-def tint_classes(canvas: Array, record: StoredRecord) -> None:
-    """Lays the classes of a mask over a picture: not what is background, or `IGNORE`.
-
-    Raises:
-        BadInput: a mask of the record cannot be decoded.
-    """
-    if record.class_mask is None:
-        return
-    ids = fitted(record.class_mask.ids(), canvas)
-    numbers = None if record.instance_mask is None else fitted(record.instance_mask.ids(), canvas)
-    rims = _rim(ids) if numbers is None else _rim(ids) | _rim(numbers)
-    for one in shown_classes(np.unique(ids).tolist(), record):
-        covered = ids == one
-        tint(canvas, covered, color_of(one))
-        canvas[covered & rims] = color_of(one)
 
 
 def shown_classes(ids: Sequence[int], record: StoredRecord) -> list[int]:
@@ -217,92 +203,70 @@ def _extent(one: StoredObject) -> float:
     return 0.0 if one.box is None else (one.box.xmax - one.box.xmin) * (one.box.ymax - one.box.ymin)
 
 
-@dataclasses.dataclass
-class _Overlay:
-    """Draws objects over a picture.
+def _with_objects(canvas: Array, objects: Sequence[StoredObject], size: tuple[int, int]) -> Array:
+    """The picture with boxes, keypoints and names; objects in front are last.
 
-    Attributes:
+    Args:
         canvas: uint8 (height, width, 3).
+        objects: the largest first.
         size: (height, width) that the objects are measured in.
     """
-
-    canvas: Array
-    size: tuple[int, int]
-
-    def drawn(self, objects: Sequence[StoredObject]) -> Array:
-        """The picture with the objects, those in front last."""
-        image = Image.fromarray(self.canvas)
-        pen = ImageDraw.Draw(image)
-        boxes = [self._box(one.box) for one in objects if one.box is not None]
-        boxed = [one for one in objects if one.box is not None]
-        for one, box in zip(boxed, boxes, strict=True):
-            self._outline(pen, box, color_of(one.label))
-        for one in objects:
-            self._points(pen, one)
-        self._names(pen, boxed, boxes)
-        return np.array(image)
-
-    def _box(self, box: Box) -> tuple[int, int, int, int]:
-        """The pixels of the picture that a box covers: first and last of columns and rows."""
-        height, width = self.canvas.shape[:2]
-        across, down = width / self.size[1], height / self.size[0]
-        left, right = _covered(box.xmin * across, box.xmax * across, width)
-        top, bottom = _covered(box.ymin * down, box.ymax * down, height)
-        return left, top, right, bottom
-
-    def _outline(self, pen: Any, box: tuple[int, int, int, int], color: Color) -> None:
-        """A line in the class's colour, a thin dark one within it: one of them shows on any background."""
-        left, top, right, bottom = box
-        line = -(-max(self.canvas.shape[:2]) // 120)
+    image = Image.fromarray(canvas)
+    pen = ImageDraw.Draw(image)
+    height, width = canvas.shape[:2]
+    across, down = width / size[1], height / size[0]
+    boxes: list[tuple[StoredObject, Rectangle]] = []
+    for one in objects:
+        if one.box is not None:
+            left, right = _covered(one.box.xmin * across, one.box.xmax * across, width)
+            top, bottom = _covered(one.box.ymin * down, one.box.ymax * down, height)
+            boxes.append((one, (left, top, right, bottom)))
+    line = -(-max(height, width) // 120)
+    for one, (left, top, right, bottom) in boxes:
+        # A thin dark line within the coloured one: one of them is visible on any background.
         if min(right - left, bottom - top) > 8 * line:
             inner = (left + line, top + line, right - line, bottom - line)
             pen.rectangle(inner, outline=_DARK, width=max(1, line // 3))
-        pen.rectangle(box, outline=color, width=line)
-
-    def _points(self, pen: Any, one: StoredObject) -> None:
-        height, width = self.canvas.shape[:2]
-        radius = max(1, max(height, width) // 150)
+        pen.rectangle((left, top, right, bottom), outline=color_of(one.label), width=line)
+    radius = max(1, max(height, width) // 150)
+    for one in objects:
         for x, y, seen in one.keypoints:
             if seen:
-                column, row = x * width / self.size[1], y * height / self.size[0]
+                column, row = x * width / size[1], y * height / size[0]
                 spot = (column - radius, row - radius, column + radius, row + radius)
                 pen.ellipse(spot, fill=color_of(one.label) if seen > 1 else None, outline=_DARK)
-
-    def _names(
-        self, pen: Any, objects: Sequence[StoredObject], boxes: Sequence[tuple[int, int, int, int]]
-    ) -> None:
-        """The names of the objects, the largest's first; left out where there is no room for one."""
-        height, width = self.canvas.shape[:2]
-        font = font_of(max(10, min(28, max(height, width) // 24)))
-        taken: list[tuple[int, int, int, int]] = []
-        for one, (left, top, right, bottom) in zip(objects, boxes, strict=True):
-            name = shortened(drawable(one.name, f"#{one.label}"), font, max(width // 2, right - left))
-            across, down = text_size(name, font)
-            across, down = across + 4, down + 2
-            for x, y in ((left, top - down), (left, top), (right - across, top), (left, bottom - down)):
-                spot = (x, y, x + across, y + down)
-                fits = x >= 0 and y >= 0 and spot[2] <= width and spot[3] <= height
-                if fits and not any(_meet(spot, other) for other in taken):
-                    taken.append(spot)
-                    _plate(pen, spot, name, font, color_of(one.label))
-                    break
+    _write_names(pen, boxes, height, width)
+    return np.array(image)
 
 
 def _covered(start: float, end: float, side: int) -> tuple[int, int]:
-    """First and last pixel of a stretch, within the picture."""
+    """First and last pixel of an interval, within the picture."""
     first = min(max(round(start), 0), side - 1)
     return first, max(first, min(round(end), side) - 1)
 
 
-def _meet(one: tuple[int, int, int, int], other: tuple[int, int, int, int]) -> bool:
+def _write_names(pen: Any, boxes: Sequence[tuple[StoredObject, Rectangle]], height: int, width: int) -> None:
+    """The names of objects, those of the largest first; a name without room is left out."""
+    font = font_of(max(10, min(28, max(height, width) // 24)))
+    taken: list[Rectangle] = []
+    for one, (left, top, right, bottom) in boxes:
+        name = shortened(drawable(one.name, f"#{one.label}"), font, max(width // 2, right - left))
+        across, down = text_size(name, font)
+        across, down = across + 4, down + 2
+        for x, y in ((left, top - down), (left, top), (right - across, top), (left, bottom - down)):
+            plate = (x, y, x + across, y + down)
+            fits = x >= 0 and y >= 0 and plate[2] <= width and plate[3] <= height
+            if fits and not any(_meet(plate, other) for other in taken):
+                taken.append(plate)
+                color = color_of(one.label)
+                pen.rectangle((x, y, plate[2] - 1, plate[3] - 1), fill=color)
+                luma = (299 * color[0] + 587 * color[1] + 114 * color[2]) / 1000
+                write(pen, (x + 2, y + 1), name, font, _DARK if luma > 120 else _LIGHT)
+                break
+
+
+def _meet(one: Rectangle, other: Rectangle) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
-
-
-def _plate(pen: Any, spot: tuple[int, int, int, int], text: str, font: Font, color: Color) -> None:
-    """Text on its class's colour, dark or light, whichever can be read on it."""
-    pen.rectangle((spot[0], spot[1], spot[2] - 1, spot[3] - 1), fill=color)
-    luma = (299 * color[0] + 587 * color[1] + 114 * color[2]) / 1000
-    write(pen, (spot[0] + 2, spot[1] + 1), text, font, _DARK if luma > 120 else _LIGHT)
 
 
 def fault_picture(error: BadInput, side: int) -> Array:
@@ -322,8 +286,8 @@ def text_picture(lines: Sequence[str], side: int, paper: Color = PAPER) -> Array
     return np.array(image)
 
 
-def _told(record: StoredRecord) -> list[str]:
-    """What there is to read in a record without an image."""
+def _lines(record: StoredRecord) -> list[str]:
+    """The captions and features of a record without an image."""
     lines = list(record.captions)
     for name, value in record.features.items():
         values = value if isinstance(value, tuple) else (value,)
@@ -347,3 +311,70 @@ def _strip(frames: Sequence[StoredImageBytes], side: int) -> Array:
         top, left = number // 2 * (height + _FRAME_GAP), number % 2 * (width + _FRAME_GAP)
         canvas[top : top + tile.shape[0], left : left + tile.shape[1]] = tile
     return canvas
+
+
+@functools.cache
+def font_of(height: int) -> Font:
+    """DejaVu Sans in that many pixels; Pillow's own font in its one size where there is no FreeType."""
+    # found without importing it, which takes a second
+    package = importlib.util.find_spec("matplotlib")
+    folders = package.submodule_search_locations if package is not None else None
+    try:
+        return ImageFont.truetype(os.path.join((folders or ["."])[0], _FONT), height)
+    except (ImportError, OSError):
+        return ImageFont.load_default()
+
+
+def text_size(text: str, font: Font) -> tuple[int, int]:
+    """Width of a text, and height of a line, in pixels."""
+    _, top, _, bottom = font.getbbox(_LINE)
+    return int(np.ceil(font.getlength(text))), int(np.ceil(bottom - top))
+
+
+def write(pen: Any, at: tuple[float, float], text: str, font: Font, color: Color) -> None:
+    """Draws text whose line begins at a left upper corner."""
+    pen.text((at[0], at[1] - font.getbbox(_LINE)[1]), text, font=font, fill=color)
+
+
+@functools.lru_cache(maxsize=4096)
+def _has_glyph(letter: str) -> bool:
+    font = font_of(12)
+    if not isinstance(font, ImageFont.FreeTypeFont):
+        return letter.isascii()
+    return letter == " " or bytes(font.getmask(letter)) != bytes(font.getmask("\uffff"))
+
+
+def drawable(text: str, instead: str) -> str:
+    """`text` in one line, or `instead` where the font has none of its letters; those it lacks become `?`."""
+    start = printable(text[:_MOST_LETTERS])
+    line = "".join(letter if letter.isprintable() else " " for letter in start).strip()
+    drawn_as = "".join(letter if _has_glyph(letter) else "?" for letter in line)
+    return drawn_as if any(letter != "?" for letter in drawn_as.replace(" ", "")) else instead
+
+
+def shortened(text: str, font: Font, width: int, keep_end: bool = False) -> str:
+    """As much of a text as fits in a width, `...` for its end or beginning; empty where nothing fits."""
+    if font.getlength(text) <= width:
+        return text
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = font.getlength(_cut(text, middle, keep_end)) <= width
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return _cut(text, low, keep_end) if font.getlength(_cut(text, low, keep_end)) <= width else ""
+
+
+def _cut(text: str, count: int, keep_end: bool) -> str:
+    return "..." + text[len(text) - count :] if keep_end else text[:count] + "..."
+
+
+def broken(text: str, font: Font, width: int) -> list[str]:
+    """A line as lines of a width, broken between words."""
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and font.getlength(longer) > width:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return [shortened(line, font, width) for line in lines]

@@ -15,18 +15,16 @@ from recordmill.transforms.reading.drawing import (
     FAINT_INK,
     INK,
     PAPER,
-    color_of,
-    draw,
-    fault_picture,
-    shown_classes,
-    text_picture,
-)
-from recordmill.transforms.reading.drawing_text import (
     Color,
     Font,
+    color_of,
+    draw,
     drawable,
+    fault_picture,
     font_of,
     shortened,
+    shown_classes,
+    text_picture,
     text_size,
     write,
 )

@@ -3,39 +3,41 @@
 from __future__ import annotations
 
 import array
-import contextlib
 import dataclasses
-import io
 import itertools
-import zlib
 from collections.abc import Iterator
 
+from recordmill.transforms.examples.framing import (
+    FRAME_BYTES,
+    DamagedRecordError,
+    DecompressionError,
+    Frame,
+)
 from recordmill.transforms.examples.tfrecord import index_lines
-from recordmill.transforms.framing import FRAME_BYTES, DamagedRecordError, Frame, HashedFile, read_frames
 from recordmill.transforms.reading.dataset import ShardEntry
-from recordmill.transforms.reading.shard import frames, opened
+from recordmill.transforms.reading.shard import frames, frames_in, opened
 from recordmill.transforms.reading.verify_dataset import MISSING, changed_file
-from recordmill.transforms.reading.verify_tally import Fault, Tally
-from recordmill.transforms.storage.files import open_named, read_bytes
+from recordmill.transforms.reading.verify_report import Fault, Tally
+from recordmill.transforms.storage.files import read_bytes
 
 DAMAGED = "damaged record"
-# Of a range: what a process holds, and is told of, at a time.
+# A process holds, and is given, at most so much of a range at a time.
 _RANGE_BYTES = 4 << 20
 _RANGE_RECORDS = 512
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RecordRange:
-    """Some records of a shard, one after the other.
+    """Consecutive records of a shard.
 
     Attributes:
         path: of the file.
         name: of the file, in its folder.
-        shard: place of the file among all.
+        shard: index of the file.
         first: number of the first record.
-        offset: at which that begins.
+        offset: of the first record.
         lengths: bytes of each frame.
-        packed: the file is compressed, and offsets are of what it unpacks to.
+        packed: whether the file is compressed; offsets are then of its decompressed bytes.
         split: of the file.
     """
 
@@ -56,92 +58,76 @@ class RecordRange:
         )
 
     def read(self) -> Iterator[Frame]:
-        """The records, offsets as of their file.
+        """The records, with their offsets in the file.
 
         Raises:
-            DamagedRecordError: they are not what they were a moment ago.
+            DamagedRecordError: they have changed since they were scanned.
             OSError: they cannot be read.
         """
         if self.packed:
-            yield from itertools.islice(frames(self.path), self.first, self.first + len(self.lengths))
-            return
-        with open_named(self.path) as file:
-            file.seek(self.offset)
-            data = file.read(sum(self.lengths))
-        for frame in read_frames(io.BytesIO(data)):
-            yield Frame(self.offset + frame.offset, frame.payload)
+            return itertools.islice(frames(self.path), self.first, self.first + len(self.lengths))
+        return frames_in(self.path, self.offset, sum(self.lengths), self.first)
 
 
 def scan_shard(entry: ShardEntry, name: str, shard: int) -> tuple[Tally, list[RecordRange]]:
-    """Reads a shard once, whole, and what lies beside it.
+    """Reads a shard once and completely, and its index and lineage.
 
     Args:
         entry: of the shard.
         name: of the file, in its folder.
-        shard: its place among all.
+        shard: its index among all shards.
 
     Returns:
         What was found, and the records that can be read.
 
     Raises:
-        OSError: the file is there and cannot be read.
+        OSError: the file exists and cannot be read.
     """
     tally = Tally()
     if entry.lineage is not None:
         folder = entry.path.removesuffix(f"/{name}")
-        for fault in changed_file(folder, entry.lineage, entry.lineage_sha256, tally):
-            tally.add(fault)
+        tally.add(*changed_file(folder, entry.lineage, entry.lineage_sha256, tally))
+    lengths = array.array("Q")
+    is_damaged = False
     try:
-        lengths, packed, damage = _read(entry, name, tally)
+        with opened(entry.path, hashed=True) as file:
+            hashed, packed = file.hashed, bool(file.compression)
+            assert hashed is not None
+            try:
+                for frame in file.frames():
+                    lengths.append(len(frame.payload) + FRAME_BYTES)
+            except DamagedRecordError as error:
+                is_damaged = True
+                start = "the file cannot be unpacked: " if isinstance(error, DecompressionError) else ""
+                what = f"{start}{error.fault}; what comes after it was not read"
+                tally.add(Fault(DAMAGED, name, error.number, error.offset, what=what))
+            hashed.finish()
     except FileNotFoundError:
         tally.add(Fault(MISSING, name))
         return tally, []
-    tally.checked["shards"] += 1
-    tally.checked["records"] += len(lengths)
-    if damage is not None:
-        tally.add(damage)
-    if entry.records is not None and damage is None and entry.records != len(lengths):
-        what = f"it has {len(lengths):,} records; the manifest has {entry.records:,}"
-        tally.add(Fault("wrong number of records", name, what=what))
-    if not packed:
-        for fault in _index_faults(entry, name, lengths, damage is None):
-            tally.add(fault)
-        tally.checked["indexes"] += entry.index is not None
-    return tally, list(
-        _ranges(RecordRange(entry.path, name, shard, 0, 0, lengths, packed, entry.split or ""))
-    )
-
-
-def _read(entry: ShardEntry, name: str, tally: Tally) -> tuple[array.array[int], bool, Fault | None]:
-    """The frame of each record, whether they are packed, and what is wrong with the next one."""
-    lengths = array.array("Q")
-    damage = None
-    with opened(entry.path) as (file, packed), contextlib.ExitStack() as stack:
-        counted = HashedFile(stack.enter_context(open_named(entry.path)) if packed else file)
-        try:
-            for frame in read_frames(file if packed else counted):
-                lengths.append(len(frame.payload) + FRAME_BYTES)
-        except DamagedRecordError as error:
-            fault = str(error).partition(": ")[2]
-            what = f"{fault}; what comes after it was not read"
-            damage = Fault(DAMAGED, name, error.number, error.offset, what=what)
-        except (EOFError, zlib.error) as error:
-            what = f"the file cannot be unpacked: {error}; what comes after it was not read"
-            damage = Fault(DAMAGED, name, len(lengths), sum(lengths), what=what)
-        counted.finish()
-    tally.checked["bytes"] += counted.size
-    found = counted.digest.hexdigest()
-    if entry.expected_size is not None and counted.size != entry.expected_size:
-        what = f"it has {counted.size:,} bytes; the manifest has {entry.expected_size:,}"
+    count, sha256 = len(lengths), hashed.digest.hexdigest()
+    tally.checked.update(shards=1, records=count, bytes=hashed.size)
+    if entry.expected_size is not None and hashed.size != entry.expected_size:
+        what = f"it has {hashed.size:,} bytes; the manifest has {entry.expected_size:,}"
         tally.add(Fault("wrong size", name, what=what))
-    if entry.sha256 and found != entry.sha256:
-        what = f"its SHA-256 is {found}; the manifest has {entry.sha256}"
+    if entry.sha256 and sha256 != entry.sha256:
+        what = f"its SHA-256 is {sha256}; the manifest has {entry.sha256}"
         tally.add(Fault("wrong SHA-256", name, what=what))
-    return lengths, packed, damage
+    if entry.records is not None and not is_damaged and entry.records != count:
+        what = f"it has {count:,} records; the manifest has {entry.records:,}"
+        tally.add(Fault("wrong number of records", name, what=what))
+    records = RecordRange(entry.path, name, shard, 0, 0, lengths, packed, entry.split or "")
+    if packed:
+        return tally, [records]  # reading any record of a compressed file reads it from its start
+    tally.add(*_index_faults(entry, name, lengths, is_damaged))
+    tally.checked["indexes"] += entry.index is not None
+    return tally, list(_ranges(records))
 
 
-def _index_faults(entry: ShardEntry, name: str, lengths: array.array[int], is_whole: bool) -> Iterator[Fault]:
-    """Of the index against the frames; of a damaged shard, as far as they were read."""
+def _index_faults(
+    entry: ShardEntry, name: str, lengths: array.array[int], is_damaged: bool
+) -> Iterator[Fault]:
+    """The faults of an index; of a damaged shard only the records before the damage are compared."""
     if entry.index is None:
         if entry.sha256:
             yield Fault(MISSING, f"index/{name.removesuffix('.tfrecord')}.idx", what=f"the index of {name}")
@@ -149,9 +135,9 @@ def _index_faults(entry: ShardEntry, name: str, lengths: array.array[int], is_wh
     file = entry.index.removeprefix(entry.path.removesuffix(name))
     wanted = "".join(index_lines(lengths)).encode("ascii")
     found = read_bytes(entry.index)
-    if not entry.sha256:  # others end lines in other ways
+    if not entry.sha256:  # other programs end lines differently
         wanted, found = (b"\n".join(text.split()) for text in (wanted, found))
-    if found == wanted or (not is_whole and found.startswith(wanted)):
+    if found == wanted or (is_damaged and found.startswith(wanted)):
         return
     lines = zip(itertools.count(), found.split(b"\n"), wanted.split(b"\n"))
     number = next((at for at, one, other in lines if one != other), min(len(found), len(wanted)))
@@ -159,18 +145,11 @@ def _index_faults(entry: ShardEntry, name: str, lengths: array.array[int], is_wh
     yield Fault("index differs from its shard", file, what=what)
 
 
-def _ranges(all_records: RecordRange) -> Iterator[RecordRange]:
-    """The records, some at a time; those of a compressed file at once, which is read from its start."""
-    lengths = all_records.lengths
-    if all_records.packed:
-        yield all_records
-        return
+def _ranges(records: RecordRange) -> Iterator[RecordRange]:
     start = offset = size = 0
-    for at, length in enumerate(lengths):
+    for at, length in enumerate((*records.lengths, _RANGE_BYTES)):
         if at > start and (size + length > _RANGE_BYTES or at - start >= _RANGE_RECORDS):
-            part = lengths[start:at]
-            yield dataclasses.replace(all_records, first=start, offset=offset, lengths=part)
+            part = records.lengths[start:at]
+            yield dataclasses.replace(records, first=start, offset=offset, lengths=part)
             start, offset, size = at, offset + size, 0
         size += length
-    if len(lengths) > start:
-        yield dataclasses.replace(all_records, first=start, offset=offset, lengths=lengths[start:])

@@ -21,8 +21,7 @@ from recordmill.transforms.pages.render import render_page
 from recordmill.transforms.reporting.balance import class_balances
 from recordmill.transforms.reporting.findings import Findings
 from recordmill.transforms.reporting.samples import Sample
-from recordmill.transforms.shards.class_overview import class_overview, class_texts, source_facts
-from recordmill.transforms.shards.plausibility import data_warnings
+from recordmill.transforms.shards.overview import class_overview, class_texts, data_warnings, source_facts
 from recordmill.transforms.shards.statistics import Statistics
 
 # Classes have headings if they have so many samples on average.

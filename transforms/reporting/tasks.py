@@ -1,6 +1,6 @@
-"""The tasks of report.html: images that crash their process cost their pictures alone.
+"""The tasks of report.html: an image that crashes its process loses only its picture.
 
-The worker process imports what draws, the process that hands out the task does not.
+The drawing modules are imported in the worker process, not in the process that submits the task.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ChangeTask(Task[Worker, Crop | BadInput | None]):
     policy: ImagePolicy
 
     def run(self, worker: Worker) -> Crop | BadInput | None:
-        """Encodes the image; None where it is another one by now."""
+        """Encodes the image; None if the source is another image now."""
         with worker.item(0):
             try:
                 return _crop(self.reference, self.policy)
@@ -50,7 +50,7 @@ class ChangeTask(Task[Worker, Crop | BadInput | None]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PageTask(Task[Worker, str | BadInput]):
-    """Draws the page of a dataset whose shards are all there; its text is not sealed.
+    """Draws the page of a dataset whose shards are complete; its text is not sealed.
 
     Attributes:
         output: folder of the dataset.
@@ -83,16 +83,15 @@ class PageTask(Task[Worker, str | BadInput]):
 
     def text(self, has_samples: bool = True) -> str:
         """The page."""
-        from recordmill.transforms.reporting.findings import gather
+        from recordmill.transforms.reporting.findings import gather, unpublished
         from recordmill.transforms.reporting.page import html_text
 
-        return html_text(
-            gather(self.output, self.manifest, self.report, self.failures_path, has_samples=has_samples)
-        )
+        dataset = unpublished(self.output, self.manifest)
+        return html_text(gather(dataset, self.report, self.failures_path, has_samples))
 
 
 def _crop(reference: bytes, policy: ImagePolicy) -> dict[str, Any] | None:
-    """The part that encoding has changed most; None where the source is another one by now."""
+    """The part that encoding has changed most; None if the source is another image now."""
     from recordmill.transforms.images.compare import luma
     from recordmill.transforms.images.similarity import (
         CROP_SIDE,
@@ -110,8 +109,12 @@ def _crop(reference: bytes, policy: ImagePolicy) -> dict[str, Any] | None:
         return None
     original = Original(reader.read(record.image), record.image.pixels)
     stored = original.stored(policy)
-    before = displayed_source(original, _resized_as(policy))
-    after, _ = displayed_stored(stored, _seen_by(policy))
+    # Both are compared upright, in sRGB with 8 bits, and without alpha.
+    seen = ImagePolicy("jpeg", exif=policy.exif, alpha="flatten", background=policy.background)
+    names = ("max_side", "short_side", "size", "fit", "color")
+    resized = dataclasses.replace(seen, **{name: getattr(policy, name) for name in names})
+    before = displayed_source(original, resized)
+    after, _ = displayed_stored(stored, seen)
     alike = similarity(before, after)
     if alike is None:
         return None
@@ -124,20 +127,3 @@ def _crop(reference: bytes, policy: ImagePolicy) -> dict[str, Any] | None:
         "source_bytes": len(original.data),
         "stored_bytes": len(stored.data),
     }
-
-
-def _seen_by(policy: ImagePolicy) -> ImagePolicy:
-    """Makes the pixels that are compared: upright, in sRGB, 8 bits, on the background."""
-    return ImagePolicy("jpeg", exif=policy.exif, alpha="flatten", background=policy.background)
-
-
-def _resized_as(policy: ImagePolicy) -> ImagePolicy:
-    """The same for a source, in the size and the colours that it is stored in."""
-    return dataclasses.replace(
-        _seen_by(policy),
-        max_side=policy.max_side,
-        short_side=policy.short_side,
-        size=policy.size,
-        fit=policy.fit,
-        color=policy.color,
-    )

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import itertools
+import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
 from recordmill.transforms.config import MIB, DatasetConfig
+from recordmill.transforms.examples.framing import FRAME_BYTES
 from recordmill.transforms.examples.labels import LabelMap
 from recordmill.transforms.examples.registry import choose_schema
 from recordmill.transforms.examples.schema import (
@@ -18,14 +22,19 @@ from recordmill.transforms.examples.schema import (
     apply_rename,
     check_names,
 )
-from recordmill.transforms.records import SPLIT_NAME, JobError
+from recordmill.transforms.records import SPLIT_NAME, ImageRecord, JobError
 from recordmill.transforms.shards.hashing import DEFAULT_SPLIT
-from recordmill.transforms.shards.previous import PreviousVersion
+from recordmill.transforms.shards.previous import MaskMap, PreviousVersion
 from recordmill.transforms.shards.record_encoder import RecordSettings
-from recordmill.transforms.shards.references import reference_record, reference_shard
-from recordmill.transforms.shards.sample import measure
+from recordmill.transforms.shards.references import pack_reference, reference_record, reference_shard
+from recordmill.transforms.shards.report import shard_digest
 from recordmill.transforms.shards.statistics import CountedFeatures, Statistics
+from recordmill.transforms.shards.tasks import EncodeTask, encoder_pool
 from recordmill.transforms.shards.totals import SplitTotals, Totals
+from recordmill.transforms.storage import files
+from recordmill.transforms.storage.faults import naming_faults
+from recordmill.transforms.storage.files import write_file
+from recordmill.transforms.workers.task import no_progress
 
 # TensorFlow's advice to readers (performance guide, and TFDS): ten files a host, none below 10 MB.
 _SHARDS_PER_HOST = 10
@@ -40,16 +49,18 @@ _OF_LISTS = -1
 # Below both, a second process takes longer to start than the work does.
 _SPAWN_RECORDS = 500
 _SPAWN_BYTES = 32 * MIB
+# Stops sampling large images: the estimate need not be exact.
+_SAMPLE_BYTES = 16 << 20
+# An image that takes longer is left out.
+_IMAGE_SECONDS = 10.0
 
 
 @dataclasses.dataclass(frozen=True)
 class SplitPlan:
-    """One split: how many records, in how many shards.
+    """One split.
 
     Attributes:
-        records: to write.
-        estimated_bytes: of its shards.
-        num_shards: number of shards; 0 if the runner decides while it writes.
+        num_shards: 0 if the runner decides while it writes.
         edges: with `--order=key`, the first key of each shard but the first.
     """
 
@@ -66,8 +77,7 @@ class DatasetPlan:
     Attributes:
         splits: by name, in order of name; shards are numbered through them for the shuffle.
         settings: of the encoding of each record.
-        label_counts: fewest and most labels of one record.
-        has_images: whether records have images at all.
+        summary: of the records; what only the stored images show is not known yet.
         records: of all splits.
         source_bytes: of their images, as listed.
         digest: of the list of records.
@@ -79,8 +89,7 @@ class DatasetPlan:
 
     splits: Mapping[str, SplitPlan]
     settings: RecordSettings
-    label_counts: tuple[int, int]
-    has_images: bool
+    summary: DatasetSummary
     records: int
     source_bytes: int
     digest: str
@@ -91,7 +100,6 @@ class DatasetPlan:
 
     @property
     def estimated_bytes(self) -> int:
-        """Of all shards."""
         return sum(split.estimated_bytes for split in self.splits.values())
 
     def shards(self) -> list[tuple[str, int]]:
@@ -100,12 +108,13 @@ class DatasetPlan:
 
     def first_shards(self) -> dict[str, int]:
         """The index in `shards` of each split's first shard."""
-        indexes = {}
-        index = 0
-        for name, split in self.splits.items():
-            indexes[name] = index
-            index += split.num_shards
-        return indexes
+        ends = itertools.accumulate(split.num_shards for split in self.splits.values())
+        return dict(zip(self.splits, [0, *ends], strict=False))
+
+    def masks(self) -> MaskMap:
+        """The ids that the values of class masks are stored as."""
+        before = self.previous.masks if self.previous is not None else None
+        return MaskMap.of(self.settings.features.labels, before)
 
 
 def plan_dataset(
@@ -116,30 +125,14 @@ def plan_dataset(
 ) -> DatasetPlan:
     """The plan for a list of records with these totals.
 
-    Args:
-        totals: of the list.
-        config: of the dataset.
-        sample_cache: path of a file that keeps the measured size of a sample.
-        previous: the previous version, if it is reused: there are as many shards as it has, unless flags ask
-            for another number.
+    The file `sample_cache` keeps the measured size of a sample. With `previous`, there are as many shards as
+    it has, unless flags ask for another number.
 
     Raises:
-        JobError: an empty split, a name clash, labels that do not fit: one line that names it.
+        JobError: an empty split, a name clash, or labels that do not fit.
     """
     counts = totals.splits
-    named = {
-        "--splits": config.splits,
-        "--num_shards": _by_split(config),
-        "the input": config.expected_splits,
-    }
-    for where, names in named.items():
-        for name in names:
-            if name not in counts:
-                found = ", ".join(sorted(counts))
-                raise JobError(
-                    f"split {name!r} is empty: {where} names it, but records fall only into {found}"
-                )
-    _check_prepared(counts, config)
+    _check_splits(counts, config)
     settings = record_settings(totals, config)
     sizes = _previous_sizes(totals, previous) or _estimated_sizes(totals, settings, sample_cache)
     splits = {}
@@ -153,8 +146,7 @@ def plan_dataset(
     return DatasetPlan(
         splits=splits,
         settings=settings,
-        label_counts=totals.label_counts or (0, 0),
-        has_images=totals.with_image > 0,
+        summary=_summary(totals, config, settings.features),
         records=totals.records,
         source_bytes=totals.source_bytes,
         digest=f"{totals.digest:032x}",
@@ -202,8 +194,20 @@ def fewest_shards(config: DatasetConfig) -> int | None:
     return config.num_shards * max(len(config.splits or config.expected_splits), 1)
 
 
-def _check_prepared(found: Iterable[str], config: DatasetConfig) -> None:
-    """Raises JobError for a split that `--writer=beam` has no writer for."""
+def _check_splits(found: Collection[str], config: DatasetConfig) -> None:
+    """Raises JobError for a named split without records, or one that `--writer=beam` has no writer for."""
+    named = {
+        "--splits": config.splits,
+        "--num_shards": _by_split(config),
+        "the input": config.expected_splits,
+    }
+    for where, names in named.items():
+        for name in names:
+            if name not in found:
+                others = ", ".join(sorted(found))
+                raise JobError(
+                    f"split {name!r} is empty: {where} names it, but records fall only into {others}"
+                )
     if config.writer != "beam":
         return
     ready = beam_splits(config)
@@ -236,22 +240,26 @@ def record_settings(totals: Totals, config: DatasetConfig) -> RecordSettings:
             schema.first_id,
         )
         features = FeatureSettings(labels, columns, attributes, steps, annotated)
-        summary = DatasetSummary(
-            totals.with_image > 0,
-            totals.label_counts or (0, 0),
-            columns,
-            formats=frozenset({config.policy.image_format}),
-            chose_qualities=config.policy.target_ssim is not None,
-            class_names=labels.class_names(),
-            attributes=attributes,
-            steps=steps,
-            annotated=annotated,
-        )
+        summary = _summary(totals, config, features)
         check_names(schema, summary)
         apply_rename(all_specs(schema, summary), config.rename)
     except ValueError as error:
         raise JobError(str(error)) from error
     return RecordSettings(config.policy, schema, features, dict(config.rename), config.boxes)
+
+
+def _summary(totals: Totals, config: DatasetConfig, features: FeatureSettings) -> DatasetSummary:
+    return DatasetSummary(
+        totals.with_image > 0,
+        totals.label_counts or (0, 0),
+        features.columns,
+        formats=frozenset({config.policy.image_format}),
+        chose_qualities=config.policy.target_ssim is not None,
+        class_names=features.labels.class_names(),
+        attributes=features.attributes,
+        steps=features.steps,
+        annotated=features.annotated,
+    )
 
 
 def planned_statistics(totals: Totals, settings: RecordSettings) -> dict[str, Statistics]:
@@ -338,3 +346,55 @@ def _key_edges(split: SplitTotals, num_shards: int) -> tuple[str, ...]:
     """First keys of all shards but the first: evenly spaced in the sorted sample of keys."""
     keys = sorted(key.decode("utf-8") for key in split.keys.items())
     return tuple(keys[len(keys) * shard // num_shards] for shard in range(1, num_shards))
+
+
+class Measured(NamedTuple):
+    """Records that could be encoded, the bytes of their images in the source, and of their frames."""
+
+    records: int
+    source_bytes: int
+    encoded_bytes: int
+
+
+def measure(sample: Iterable[ImageRecord], settings: RecordSettings, cache: str | None = None) -> Measured:
+    """Encodes a sample, in a process of its own: an image may crash its codec.
+
+    The file `cache` keeps the result for the next call with the same sample and settings.
+    """
+    references = []
+    read = 0
+    for record in sample:
+        if read > _SAMPLE_BYTES:
+            break
+        read += record.size
+        references.append(pack_reference(record, seed=0))
+    if not references:
+        return Measured(0, 0, 0)
+    digest = shard_digest(settings.digest(), references)
+    measured = _cached(cache, digest)
+    if measured is None:
+        measured = _encoded(references, settings)
+        if cache is not None:
+            with naming_faults(cache):
+                write_file(cache, json.dumps([digest, *measured]))
+    return measured
+
+
+def _cached(cache: str | None, digest: str) -> Measured | None:
+    if cache is None:
+        return None
+    try:
+        found, *numbers = json.loads(files.read_bytes(cache))
+        return Measured(*numbers) if found == digest else None
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _encoded(references: list[bytes], settings: RecordSettings) -> Measured:
+    # Kept images need no decoding to be measured; optimising some would take longer than all is worth.
+    policy = dataclasses.replace(settings.policy, validate="header", optimize="none")
+    settings = dataclasses.replace(settings, policy=policy)
+    with encoder_pool(settings, no_progress, 1, _IMAGE_SECONDS, tries=1) as pool:
+        batch = pool.submit(EncodeTask(references, sizes_only=True)).result()
+    written = batch.stats.written
+    return Measured(written, batch.stats.source_bytes, batch.payload_bytes + written * FRAME_BYTES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import json
 import platform
 from collections import Counter, defaultdict
@@ -22,10 +21,8 @@ from recordmill.transforms.examples.tfds import (
     supervised_keys,
 )
 from recordmill.transforms.images.versions import codec_versions
-from recordmill.transforms.shards.class_overview import class_overview
-from recordmill.transforms.shards.lineage import ENDING
-from recordmill.transforms.shards.previous import SETTINGS, shard_name
-from recordmill.transforms.shards.recipe import package_version
+from recordmill.transforms.shards.overview import class_overview
+from recordmill.transforms.shards.previous import SETTINGS, package_version, shard_name
 from recordmill.transforms.shards.reconcile import Reconciled
 from recordmill.transforms.shards.report import ShardReport
 from recordmill.transforms.storage.layout import (
@@ -33,10 +30,12 @@ from recordmill.transforms.storage.layout import (
     FORMAT_VERSION,
     INDEX,
     LINEAGE,
+    LINEAGE_ENDING,
     MANIFEST,
     REPORT,
     REPORT_DATA,
 )
+from recordmill.transforms.storage.owner import utc_now
 from recordmill.transforms.storage.sealed import PLACEHOLDER, seal
 
 _TFDS_VERSION = "1.0.0"
@@ -46,57 +45,24 @@ _PACKAGES = ("apache-beam", "google-crc32c", "numpy", "pillow", "protobuf", "pyc
 
 @dataclasses.dataclass(frozen=True)
 class Provenance:
-    """Where a dataset comes from, as manifest.json records it."""
+    """Where a dataset comes from, as manifest.json records it, by a job that starts now."""
 
     source: Mapping[str, object]
     config_digest: str
     runner: str
     job: str
-    started: str
     version: str = ""
     source_reason: str = ""
-
-    @staticmethod
-    def start(
-        source: Mapping[str, object],
-        config_digest: str,
-        runner: str,
-        job: str,
-        version: str = "",
-        source_reason: str = "",
-    ) -> Provenance:
-        """The provenance of a job that starts now.
-
-        Args:
-            source: the settings of the source.
-            config_digest: of the configuration.
-            runner: name of Beam's runner.
-            job: name of the job.
-            version: of the dataset; empty if it has none.
-            source_reason: why the source is of its kind; empty if unknown.
-        """
-        return Provenance(source, config_digest, runner, job, _now(), version, source_reason)
+    started: str = dataclasses.field(default_factory=utc_now)
 
 
 class ShardNames(NamedTuple):
-    """A shard, and the names of its files under the output.
-
-    Attributes:
-        report: of the shard.
-        records_name: of its records.
-        index_name: of its index.
-        lineage_name: of its lineage; None where there are no versions, or it is empty.
-    """
+    """A shard, and the names of its files under the output; without versions, it has no lineage."""
 
     report: ShardReport
     records_name: str
     index_name: str
     lineage_name: str | None
-
-    @property
-    def names(self) -> list[str]:
-        """Of all its files."""
-        return [name for name in self[1:] if name is not None]
 
 
 def shard_files(reconciled: Reconciled) -> list[ShardNames]:
@@ -105,7 +71,7 @@ def shard_files(reconciled: Reconciled) -> list[ShardNames]:
     num_shards = reconciled.num_shards
     for report in reconciled.reports:
         name = shard_name(report.split, report.shard, num_shards[report.split])
-        lineage = f"{LINEAGE}/{name}{ENDING}" if report.file.lineage_path is not None else None
+        lineage = f"{LINEAGE}/{name}{LINEAGE_ENDING}" if report.file.lineage_path is not None else None
         files.append(ShardNames(report, f"{name}.tfrecord", f"{INDEX}/{name}.idx", lineage))
     return files
 
@@ -113,15 +79,11 @@ def shard_files(reconciled: Reconciled) -> list[ShardNames]:
 def manifest_json(
     reconciled: Reconciled, config: DatasetConfig, provenance: Provenance, described: Iterable[str]
 ) -> dict[str, Any]:
-    """What manifest.json holds, but for the digests of other files and its seal.
+    """The contents of manifest.json, without its seal and the digests of other files.
 
-    Args:
-        reconciled: the dataset.
-        config: of it.
-        provenance: of it.
-        described: names of the files next to its shards, as `metadata_names` has them.
+    `described` are the names of the files next to its shards, as `metadata_names` has them.
     """
-    shards = [name for shard in shard_files(reconciled) for name in shard.names]
+    shards = [name for _, *names in shard_files(reconciled) for name in names if name is not None]
     files = sorted([*shards, *described, FAILURES])
     version = {"version": provenance.version} if provenance.version else {}
     return {**version, **_manifest(reconciled, config, provenance), "files": files}
@@ -130,17 +92,11 @@ def manifest_json(
 def manifest_text(manifest: Mapping[str, Any], digests: Mapping[str, str]) -> str:
     """The text of manifest.json, finished now, and sealed.
 
-    Args:
-        manifest: of `manifest_json`.
-        digests: sha256 of each file that is no shard, index or page, in hex, by name.
+    `digests` are the SHA-256, by name, of each file that is no shard, index or page.
     """
-    provenance = {**manifest["provenance"], "finished": _now()}
-    complete = {
-        **manifest,
-        "provenance": provenance,
-        "digests": dict(sorted(digests.items())),
-        "seal": PLACEHOLDER,
-    }
+    provenance = {**manifest["provenance"], "finished": utc_now()}
+    every = dict(sorted(digests.items()))
+    complete = {**manifest, "provenance": provenance, "digests": every, "seal": PLACEHOLDER}
     return seal(json.dumps(complete, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -160,7 +116,7 @@ def metadata_names(reconciled: Reconciled, config: DatasetConfig, version: str =
 
 
 def of_same_job(text: str, manifest: Mapping[str, Any]) -> bool:
-    """Whether the text of a manifest.json is of the job that has made `manifest`, whenever it was written."""
+    """Whether a manifest.json was written by the job of `manifest`, at any time."""
     try:
         parsed = json.loads(text)
         for name in ("digests", "seal"):
@@ -172,39 +128,19 @@ def of_same_job(text: str, manifest: Mapping[str, Any]) -> bool:
 
 
 def _summary(reconciled: Reconciled) -> DatasetSummary:
-    plan, stats = reconciled.plan, reconciled.stats
-    features = plan.settings.features
+    stats = reconciled.stats
     masks: dict[str, Counter[str]] = defaultdict(Counter)
     for (name, dtype), count in stats.mask_dtypes.items():
         masks[name][dtype] += count
-    return DatasetSummary(
-        has_images=plan.has_images,
-        label_counts=plan.label_counts,
-        columns=features.columns,
-        attributes=features.attributes,
-        steps=features.steps,
-        annotated=features.annotated,
+    return dataclasses.replace(
+        reconciled.plan.summary,
         channels=frozenset(stats.channels),
         dtypes=frozenset(stats.dtypes),
         formats=frozenset(stats.formats),
         chose_qualities=bool(stats.qualities),
-        class_names=features.labels.class_names(),
         mask_dtypes={name: frozenset(dtypes) for name, dtypes in masks.items()},
         complete_masks=frozenset(name for name, dtypes in masks.items() if dtypes.total() == stats.written),
     )
-
-
-def _specs(reconciled: Reconciled, config: DatasetConfig) -> dict[str, FeatureSpec]:
-    """Of each feature; of a sequence, of its context."""
-    return _renamed(reconciled.plan.settings.schema.specs(_summary(reconciled)), config)
-
-
-def _list_specs(reconciled: Reconciled, config: DatasetConfig) -> dict[str, FeatureSpec]:
-    """Of one step of each feature list; none where records are no sequences."""
-    schema = reconciled.plan.settings.schema
-    if not isinstance(schema, SequenceSchema):
-        return {}
-    return _renamed(schema.list_specs(_summary(reconciled)), config)
 
 
 def _renamed(specs: Mapping[str, FeatureSpec], config: DatasetConfig) -> dict[str, FeatureSpec]:
@@ -220,38 +156,37 @@ def _reports(reconciled: Reconciled, split: str) -> list[ShardReport]:
 
 
 def companions(reconciled: Reconciled, config: DatasetConfig, version: str = "") -> dict[str, str]:
-    """Name and text of each file that other readers want: TFDS (no SequenceExample), Object Detection API."""
-    settings = reconciled.plan.settings
-    if isinstance(settings.schema, SequenceSchema):
+    """Name and text of each file that other readers need: TFDS (no SequenceExample), Object Detection API."""
+    settings, summary = reconciled.plan.settings, _summary(reconciled)
+    schema = settings.schema
+    if isinstance(schema, SequenceSchema):
         return {}
-    files = _tfds_files(reconciled, config, version or _TFDS_VERSION)
-    if "objects" in settings.schema.needs(settings.features.annotated):
-        labels = settings.features.labels
-        files[_LABEL_MAP] = label_map_text(labels.labels, labels.texts)
-    return files
-
-
-def _tfds_files(reconciled: Reconciled, config: DatasetConfig, version: str) -> dict[str, str]:
-    specs = _specs(reconciled, config)
-    summary = _summary(reconciled)
+    specs = _renamed(schema.specs(summary), config)
     splits = {}
     for name in reconciled.plan.splits:
         reports = _reports(reconciled, name)
         lengths = tuple(report.file.stats.written for report in reports)
         splits[name] = SplitInfo(lengths, sum(report.file.size for report in reports))
-    return {
+    name, keys = dataset_name(config.name), supervised_keys(specs)
+    files = {
         **label_files(specs, summary.class_names),
         "features.json": features_json(specs, summary),
-        "dataset_info.json": dataset_info(dataset_name(config.name), version, splits, supervised_keys(specs)),
+        "dataset_info.json": dataset_info(name, version or _TFDS_VERSION, splits, keys),
     }
+    if "objects" in schema.needs(settings.features.annotated):
+        labels = settings.features.labels
+        files[_LABEL_MAP] = label_map_text(labels.labels, labels.texts)
+    return files
 
 
 def _manifest(reconciled: Reconciled, config: DatasetConfig, provenance: Provenance) -> dict[str, Any]:
-    plan, stats = reconciled.plan, reconciled.stats
+    plan, stats, summary = reconciled.plan, reconciled.stats, _summary(reconciled)
+    schema, labels = plan.settings.schema, plan.settings.features.labels.labels
+    lists = schema.list_specs(summary) if isinstance(schema, SequenceSchema) else {}
     return {
         "format_version": FORMAT_VERSION,
         "recordmill": package_version("recordmill"),
-        "config": {**config.as_json(), "schema": plan.settings.schema.name},
+        "config": {**config.as_json(), "schema": schema.name},
         "config_digest": provenance.config_digest,
         "source": {**provenance.source, "digest": plan.digest},
         "counts": {
@@ -275,20 +210,20 @@ def _manifest(reconciled: Reconciled, config: DatasetConfig, provenance: Provena
         },
         "jpeg_qualities": {str(quality): count for quality, count in sorted(stats.qualities.items())},
         "splits": {name: _split(reconciled, name) for name in plan.splits},
-        "classes": class_overview(reconciled.statistics, plan.settings.features.labels.labels),
+        "classes": class_overview(reconciled.statistics, labels),
         "warnings": [one.as_json() for one in reconciled.warnings],
         "annotations": {
             "stored": dict(sorted(stats.annotations.items())),
             "changed": dict(sorted(stats.notes.items())),
         },
-        "features": _described(_specs(reconciled, config)),
-        "feature_lists": _described(_list_specs(reconciled, config)),
-        "labels": {str(number): name for number, name in plan.settings.features.labels.labels.items()},
+        "features": _described(_renamed(schema.specs(summary), config)),
+        "feature_lists": _described(_renamed(lists, config)),
+        "labels": {str(number): name for number, name in labels.items()},
         "provenance": {
             "runner": provenance.runner,
             "job": provenance.job,
             "started": provenance.started,
-            "finished": _now(),
+            "finished": utc_now(),
             "source_reason": provenance.source_reason,
             "reused_shards": sum(report.reused for report in reconciled.reports),
             "taken_over": _reused(reconciled),
@@ -335,8 +270,3 @@ def _split(reconciled: Reconciled, name: str) -> dict[str, object]:
 def _by_reason(counts: Mapping[tuple[str, str], int]) -> list[dict[str, object]]:
     rows: Iterable[tuple[tuple[str, str], int]] = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
     return [{"stage": stage, "reason": reason, "count": count} for (stage, reason), count in rows]
-
-
-def _now() -> str:
-    """UTC, ISO 8601."""
-    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

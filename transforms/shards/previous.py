@@ -1,9 +1,10 @@
-"""The previous version: whether it can be reused, and where its shards lie."""
+"""The previous version of a dataset: where its shards lie, and whether the next one can reuse it."""
 
 from __future__ import annotations
 
 import bisect
 import hashlib
+import importlib.metadata
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -11,53 +12,113 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from recordmill import __version__
+from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.examples.labels import LabelMap
-from recordmill.transforms.shards.lineage import ENDING
-from recordmill.transforms.shards.recipe import Recipe
+from recordmill.transforms.images.versions import codec_versions
 from recordmill.transforms.storage import files
-from recordmill.transforms.storage.layout import FAILURES, FORMAT_VERSION, INDEX, LATEST, LINEAGE, MANIFEST
+from recordmill.transforms.storage.layout import (
+    FAILURES,
+    FORMAT_VERSION,
+    INDEX,
+    LATEST,
+    LINEAGE,
+    LINEAGE_ENDING,
+    MANIFEST,
+)
 from recordmill.transforms.storage.versions import latest_version, published_versions, version_folder
 
 SETTINGS = f"{LINEAGE}/settings.json"
 """In a version: its recipe, and where its shards begin."""
 _SETTINGS_VERSION = 2
 
+# Settings that determine the number of shards, not their contents.
+_OF_SHARDS = ("num_shards", "shard_size", "reader_hosts")
+# Settings of the Examples, which are always rebuilt, not of images; part of `RecordSettings.digest`.
+_OF_EXAMPLES = ("label_names", "label_classes", "label_texts")
+# Settings that only dataset_info.json contains.
+_OF_METADATA = ("name",)
+# Flags of settings that have another name.
+_FLAGS = {"image_roots": "image_root", "kind": "source"}
+_PACKAGES = ("recordmill", "protobuf", "pycocotools")
 
 _T = TypeVar("_T")
 
 
-class ShardPaths(NamedTuple):
-    """The files of a published shard."""
+def package_version(package: str) -> str:
+    """The version of this package or of another one that is installed."""
+    if package == "recordmill":
+        return __version__
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"  # installed without metadata
 
-    records_path: str
-    index_path: str
-    lineage_path: str
+
+def program_versions() -> dict[str, str]:
+    """Versions of all packages that may change a byte of a shard."""
+    return {**codec_versions(), **{package: package_version(package) for package in _PACKAGES}}
 
 
-class PreviousSplit(msgspec.Struct, frozen=True):
-    """A split of the previous version.
+class Recipe(msgspec.Struct, frozen=True):
+    """The settings and program versions that determine a dataset's bytes, as plain JSON.
 
     Attributes:
-        records: that it holds.
-        num_shards: number of its shards.
-        size: bytes of all of them.
-        edges: as in `SplitPlan`.
+        config: `DatasetConfig.as_json`.
+        versions: of programs, by name.
+        source: settings of the source.
     """
 
-    records: int
-    num_shards: int
-    size: int
-    edges: tuple[str, ...] = ()
+    config: dict[str, Any]
+    versions: dict[str, str]
+    source: dict[str, Any]
+
+    @staticmethod
+    def of(config: DatasetConfig, versions: Mapping[str, str], source: Mapping[str, object]) -> Recipe:
+        """The recipe of a job."""
+        return Recipe(*json.loads(json.dumps([config.as_json(), dict(versions), dict(source)])))
+
+    def difference(self, before: Recipe) -> str:
+        """Why images that another recipe made cannot be reused; empty where they can."""
+        changes = _changes("", before.versions, self.versions)
+        changes += _changes("--", before.source, self.source)
+        changes += _changes("--", _of_images(before.config), _of_images(self.config))
+        return "; ".join(changes)
+
+    def asks_for_same_shards(self, before: Recipe) -> bool:
+        """Whether the flags set no number of shards, or the same as before."""
+        default = DatasetConfig().as_json()
+        now, then, unasked = (
+            [config.get(name) for name in _OF_SHARDS] for config in (self.config, before.config, default)
+        )
+        return now in (then, unasked)
+
+
+def _changes(prefix: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{prefix}{_FLAGS.get(name, name)} was {_shown(before.get(name))}, is {_shown(now.get(name))}"
+        for name in sorted({*before, *now})
+        if before.get(name) != now.get(name)
+    ]
+
+
+def _of_images(config: Mapping[str, Any]) -> dict[str, Any]:
+    others = (*_OF_SHARDS, *_OF_EXAMPLES, *_OF_METADATA)
+    return {name: value for name, value in config.items() if name not in others}
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 class MaskMap(msgspec.Struct, frozen=True):
-    """The ids that the values of masks of classes are stored as.
+    """The ids that the values of class masks are stored as.
 
     Attributes:
         ids: by value, as `LabelMap.mask_ids`.
-        offset: likewise.
-        name: of this map and of those that have come from it by more classes: masks that were made by any of
-            them are the same.
+        offset: as `LabelMap.offset`.
+        name: shared with the maps that this one extends by more classes: their masks can be reused.
     """
 
     ids: dict[int, int] | None
@@ -70,14 +131,31 @@ class MaskMap(msgspec.Struct, frozen=True):
         ids = None if labels.mask_ids is None else dict(sorted(labels.mask_ids.items()))
         offset = labels.offset
         if before is not None and ids is not None and before.ids is not None:
-            is_more = before.ids.items() <= ids.items()
+            extends = before.ids.items() <= ids.items()
         else:
-            is_more = before is not None and ids is before.ids is None and offset == before.offset
-        if before is not None and is_more:
+            extends = before is not None and ids is before.ids is None and offset == before.offset
+        if before is not None and extends:
             return MaskMap(ids, offset, before.name)
-        # A map that comes back, after one with more classes, is another one: masks may have those.
+        # A map that comes back after one with more classes gets another name: masks may have those classes.
         parts = [None if ids is None else list(ids.items()), offset, before and before.name]
         return MaskMap(ids, offset, hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16])
+
+
+class ShardPaths(NamedTuple):
+    """The files of a published shard."""
+
+    records_path: str
+    index_path: str
+    lineage_path: str
+
+
+class PreviousSplit(msgspec.Struct, frozen=True):
+    """A split of the previous version: `size` is the bytes of all its shards, `edges` as in `SplitPlan`."""
+
+    records: int
+    num_shards: int
+    size: int
+    edges: tuple[str, ...] = ()
 
 
 class PreviousVersion(msgspec.Struct, frozen=True):
@@ -85,11 +163,11 @@ class PreviousVersion(msgspec.Struct, frozen=True):
 
     Attributes:
         version: `x.y.z`.
-        folder: of it.
+        folder: its path.
         splits: by name.
         failures: SHA-256 of its failures.jsonl, in hex.
         same_shards: whether the number of shards stays.
-        masks: the ids that the values of its masks were stored as.
+        masks: the ids in its masks.
         same_metadata: whether the settings that only metadata depends on are the same.
     """
 
@@ -106,27 +184,20 @@ class PreviousVersion(msgspec.Struct, frozen=True):
         name = shard_name(split, shard, self.splits[split].num_shards)
         records = os.path.join(self.folder, f"{name}.tfrecord")
         index = os.path.join(self.folder, INDEX, f"{name}.idx")
-        return ShardPaths(records, index, os.path.join(self.folder, LINEAGE, f"{name}{ENDING}"))
+        return ShardPaths(records, index, os.path.join(self.folder, LINEAGE, f"{name}{LINEAGE_ENDING}"))
 
     def overlapping(
         self, split: str, shard: int, num_shards: int, edges: Sequence[str] = ()
     ) -> list[ShardPaths]:
-        """The shards, in order, that may hold records of a shard as it is to be.
-
-        Args:
-            split: of it.
-            shard: number of it.
-            num_shards: of the split, as they are to be.
-            edges: likewise, as in `SplitPlan`.
-        """
+        """The shards, in order, that may hold records of a shard of the next version's `num_shards`."""
         before = self.splits.get(split)
         if before is None:
             return []
         if edges or before.edges:
+            last = len(before.edges)
             first = bisect.bisect_right(before.edges, edges[shard - 1]) if shard else 0
-            last = (
-                bisect.bisect_right(before.edges, edges[shard]) if shard < len(edges) else len(before.edges)
-            )
+            if shard < len(edges):
+                last = bisect.bisect_right(before.edges, edges[shard])
         else:
             # Shards are ranges of the hash, all equally wide.
             first = shard * before.num_shards // num_shards
@@ -172,14 +243,10 @@ def settings_text(recipe: Recipe, edges: Mapping[str, Sequence[str]], masks: Mas
 
 
 def find_previous(home: str, recipe: Recipe) -> tuple[PreviousVersion | None, str, str]:
-    """The version that the next one can reuse.
-
-    Args:
-        home: folder of the versions.
-        recipe: of the next version.
+    """The version in the folder `home` that latest.json names, for a next version with this recipe.
 
     Returns:
-        The version that latest.json names, if it can be reused; its number; and why it cannot be reused.
+        The version, if it can be reused; its number; and why it cannot be reused.
     """
     try:
         version = latest_version(home)
@@ -196,7 +263,8 @@ def find_previous(home: str, recipe: Recipe) -> tuple[PreviousVersion | None, st
         return None, str(version), f"{error.filename or folder} is not there"
     except (ValueError, KeyError, RecursionError) as error:
         return None, str(version), str(error)
-    if reason := recipe.difference(settings.recipe):
+    before = settings.recipe
+    if reason := recipe.difference(before):
         return None, str(version), reason
     splits = {
         name: PreviousSplit(
@@ -212,9 +280,9 @@ def find_previous(home: str, recipe: Recipe) -> tuple[PreviousVersion | None, st
         folder=folder,
         splits=splits,
         failures=failures,
-        same_shards=recipe.asks_for_same_shards(settings.recipe),
+        same_shards=recipe.asks_for_same_shards(before),
         masks=settings.masks,
-        same_metadata=recipe.has_same_metadata(settings.recipe),
+        same_metadata=all(recipe.config.get(name) == before.config.get(name) for name in _OF_METADATA),
     )
     return previous, str(version), ""
 

@@ -7,8 +7,8 @@ import os
 import re
 import uuid
 
-from recordmill.transforms.examples.tfrecord import FRAME_BYTES, index_lines, read_records
-from recordmill.transforms.framing import HashedFile
+from recordmill.transforms.examples.framing import FRAME_BYTES, HashedFile, read_records
+from recordmill.transforms.examples.tfrecord import index_lines
 from recordmill.transforms.records import JobError
 from recordmill.transforms.shards.report import ShardFile, ShardReport, WriteStats
 from recordmill.transforms.storage.faults import naming_faults

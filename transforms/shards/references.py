@@ -1,30 +1,237 @@
-"""References: the records as they are held in memory and shuffled.
+"""References: the records as they are held in memory, hashed, shuffled and compared.
 
 A reference is the hash that orders it, the digest of the inputs of its record's bytes, and the record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import hashlib
+import struct
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from enum import Enum
+from typing import Any, Generic, TypeVar
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
 
-from recordmill.transforms.records import Annotations, ImageRecord, ImageRef
-from recordmill.transforms.shards.fingerprint import DIGEST_BYTES, listed_content, record_digest
+from recordmill.transforms.annotations.mapping import OF_CLASSES, OF_OBJECTS
+from recordmill.transforms.examples.labels import LabelMap
+from recordmill.transforms.records import Annotations, BadInput, FeatureValue, ImageRecord, ImageRef
 from recordmill.transforms.shards.hashing import HASH_BYTES, order_hash, shard_of
-from recordmill.transforms.shards.plain_values import encode
 from recordmill.transforms.storage.spool import Spool
 
+BATCH_BYTES = 64 << 10
+HELD_BYTES = 256 << 20
+"""The most bytes of all open batches: with very many keys, they are yielded before they are full."""
+
+_DIGEST_BYTES = 16
+_START = HASH_BYTES + _DIGEST_BYTES
+_LENGTH = struct.Struct("<I")
 # Replaces the key at the end of a URI. No path contains a NUL.
 _KEY = "\0"
 # Annotations of more bytes are spooled.
 _HELD = 192
-_START = HASH_BYTES + DIGEST_BYTES
 _NO_ANNOTATIONS = Annotations()
+_NO_FILE = ImageRef("")
+_PLAIN = (bool, int, float, str, bytes)
+_PLAIN_TYPES = frozenset(_PLAIN)
 
+K = TypeVar("K", bound=Hashable)
 Read = Callable[[ImageRef], bytes]
+
+
+class Batches(Generic[K]):
+    """Collects items by key in batches, because a runner's cost is per element."""
+
+    def __init__(self) -> None:
+        self._open: dict[K, bytearray] = {}
+        self._held = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether so much is held that `rest` should be called."""
+        return self._held >= HELD_BYTES
+
+    def add(self, key: K, item: bytes) -> bytes | None:
+        """Adds an item; returns the key's batch if it is full."""
+        batch = self._open.setdefault(key, bytearray())
+        batch += _LENGTH.pack(len(item))
+        batch += item
+        self._held += _LENGTH.size + len(item)
+        if len(batch) < BATCH_BYTES:
+            return None
+        del self._open[key]
+        self._held -= len(batch)
+        return bytes(batch)
+
+    def rest(self) -> Iterator[tuple[K, bytes]]:
+        """Yields and removes the batches that are not full."""
+        opened, self._open, self._held = self._open, {}, 0
+        for key, batch in opened.items():
+            yield key, bytes(batch)
+
+
+def items(batches: Iterable[bytes]) -> Iterator[bytes]:
+    """The items of batches."""
+    for batch in batches:
+        end = 0
+        while end < len(batch):
+            start = end + _LENGTH.size
+            end = start + _LENGTH.unpack_from(batch, end)[0]
+            yield batch[start:end]
+
+
+def plain_value(value: Any) -> FeatureValue:
+    """A feature, which may be of numpy, an enum or a list, as one of the types of `FeatureValue`.
+
+    Raises:
+        TypeError: no feature can hold it.
+    """
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, np.ndarray):
+        value = value.ravel().tolist()
+    elif isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, list | tuple):
+        return tuple(plain_value(item) for item in value)  # type: ignore[misc]
+    for plain in _PLAIN:
+        if isinstance(value, plain):
+            return plain(value)  # type: ignore[arg-type]
+    raise TypeError(f"a feature of type {type(value).__name__}; it may be text, bytes, a number or a list")
+
+
+_encode = msgspec.msgpack.Encoder(enc_hook=plain_value).encode
+
+
+def encode(value: object) -> bytes:
+    """A record, or a part of one, as msgpack: equal bytes for equal values.
+
+    Raises:
+        BadInput: an integer of more than 64 bits.
+        UnicodeEncodeError: a text with lone surrogates.
+    """
+    try:
+        return _encode(value)
+    except OverflowError as error:
+        raise BadInput("build", "number out of range", "an integer does not fit int64") from error
+
+
+def plain_record(record: ImageRecord) -> ImageRecord:
+    """`record` with free features and attributes of plain types: itself if they all are.
+
+    Raises:
+        TypeError: names the record and the feature.
+    """
+    annotations = record.annotations
+    groups = [annotations.features, *(one.attributes for one in annotations.objects)]
+    if all(_PLAIN_TYPES.issuperset(map(type, values.values())) for values in groups):
+        return record
+    objects = tuple(
+        replace(one, attributes=_plain_values(record, one.attributes)) for one in annotations.objects
+    )
+    features = _plain_values(record, annotations.features)
+    return replace(record, annotations=replace(annotations, features=features, objects=objects))
+
+
+def _plain_values(record: ImageRecord, values: Mapping[str, Any]) -> dict[str, Any]:
+    plain = {}
+    for name, value in values.items():
+        try:
+            plain[name] = plain_value(value)
+        except TypeError as error:
+            raise TypeError(f"record {record.key!r}, feature {name!r}: {error}") from error
+    return plain
+
+
+def digest_of(data: bytes) -> bytes:
+    """A hash of 16 bytes."""
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
+
+
+def files_of(record: ImageRecord) -> list[ImageRef]:
+    """The image of a record, its frames and its masks."""
+    files = _annotation_files(record.annotations)
+    return files if record.image is None else [record.image, *files]
+
+
+def has_details(annotations: Annotations) -> bool:
+    """Whether there is more than labels and free features."""
+    return annotations != Annotations(annotations.labels, annotations.features)
+
+
+def is_versioned(record: ImageRecord) -> bool:
+    """Whether every file of a record has a version."""
+    return all(ref.version for ref in files_of(record))
+
+
+def listed_content(record: ImageRecord) -> bytes:
+    """The content of a record as listed, without the locations of its files and of its listing."""
+    return encode((record.key, record.split, record.size, _without_files(record.annotations)))
+
+
+def source_fingerprint(record: ImageRecord) -> str:
+    """Identifies the images of a record and their versions; empty if it has none, or one is unknown."""
+    refs = [record.image] if record.image is not None else []
+    if record.annotations.steps is not None:
+        refs += record.annotations.steps.frames
+    if not refs or any(ref.version == 0 for ref in refs):
+        return ""
+    return digest_of(encode((record.key, record.size, _identities(refs)))).hex()
+
+
+def annotations_fingerprint(
+    record: ImageRecord, labels: LabelMap, needs: frozenset[str], mask_map: str
+) -> str:
+    """Identifies the inputs of a record's masks, without its image; empty if a version is unknown.
+
+    Args:
+        record: the record.
+        labels: ids of classes.
+        needs: the fields of `Mapped` that are needed.
+        mask_map: identifies the ids that the values of masks are stored as.
+    """
+    annotations = record.annotations
+    refs = _annotation_files(annotations)
+    if any(ref.version == 0 for ref in refs):
+        return ""
+    ids: list[object] = []
+    if needs - OF_OBJECTS:
+        used = {one.label for one in annotations.objects}
+        used |= {segment.label for mask in annotations.masks.values() for segment in mask.segments}
+        ids += sorted((type(label).__name__, str(label), labels.ids.get(label)) for label in used)
+    if "class" in annotations.masks and needs & OF_CLASSES:
+        ids.append(mask_map)
+    drawn = replace(_without_files(annotations), labels=(), features={})
+    return digest_of(encode((drawn, _identities(refs), ids, sorted(needs)))).hex()
+
+
+def _identities(refs: Iterable[ImageRef]) -> list[ImageRef]:
+    """References without their locations where the version is a hash of the bytes: spools lie elsewhere."""
+    return [ref if ref.version >= 0 else replace(ref, uri="", offset=0) for ref in refs]
+
+
+def _annotation_files(annotations: Annotations) -> list[ImageRef]:
+    files = [one.mask for one in annotations.objects if isinstance(one.mask, ImageRef)]
+    if annotations.steps is not None:
+        files += annotations.steps.frames
+    return files + [mask.image for mask in annotations.masks.values()]
+
+
+def _without_files(annotations: Annotations) -> Annotations:
+    if not _annotation_files(annotations):
+        return annotations
+    steps = annotations.steps
+    return replace(
+        annotations,
+        objects=tuple(
+            replace(one, mask=_NO_FILE) if isinstance(one.mask, ImageRef) else one
+            for one in annotations.objects
+        ),
+        masks={name: replace(mask, image=_NO_FILE) for name, mask in annotations.masks.items()},
+        steps=steps and replace(steps, frames=(_NO_FILE,) * len(steps.frames)),
+    )
 
 
 class _Packed(msgspec.Struct, frozen=True, array_like=True):
@@ -41,12 +248,7 @@ _decode_annotations = msgspec.msgpack.Decoder(Annotations).decode
 def pack_record(record: ImageRecord, spool: Spool | None = None) -> bytes:
     """`record` as about 80 bytes and its key; the same bytes for equal records.
 
-    Args:
-        record: to pack.
-        spool: takes annotations that are large; None to pack them too.
-
-    Raises:
-        BadInput, UnicodeEncodeError: as `encode`.
+    Large annotations go into `spool`, if there is one. Raises as `encode`.
     """
     image = record.image
     if image is not None and image.uri.endswith(record.key):
@@ -60,11 +262,7 @@ def pack_record(record: ImageRecord, spool: Spool | None = None) -> bytes:
 
 
 def unpack_record(packed: bytes, read: Read | None = None) -> ImageRecord:
-    """The record that `pack_record` packed.
-
-    Args:
-        packed: the record.
-        read: reads annotations that were spooled; None to leave them out.
+    """The inverse of `pack_record`; `read` reads spooled annotations, which are left out without it.
 
     Raises:
         TypeError: a value of the record is not of the type that it is declared to have.
@@ -98,19 +296,13 @@ def _restore_tuples(annotations: Annotations) -> None:
 def pack_reference(
     record: ImageRecord, seed: int, content: bytes | None = None, spool: Spool | None = None
 ) -> bytes:
-    """The reference of a record; references sort by their hashes.
+    """The reference of a record; references sort by their hashes, which `seed` shuffles.
 
-    Args:
-        record: to refer to.
-        seed: of the order.
-        content: its `listed_content`, if it is at hand.
-        spool: as in `pack_record`.
-
-    Raises:
-        BadInput, UnicodeEncodeError: as `encode`.
+    `content` is its `listed_content`, if it is at hand; `spool` and errors are as of `pack_record`.
     """
     packed = pack_record(record, spool)
-    digest = record_digest(record, listed_content(record) if content is None else content)
+    content = listed_content(record) if content is None else content
+    digest = digest_of(content + encode(_identities(files_of(record))))
     return order_hash(record.key, seed) + digest + packed
 
 
@@ -120,7 +312,7 @@ def reference_shard(reference: bytes, num_shards: int) -> int:
 
 
 def reference_digest(reference: bytes) -> bytes:
-    """The digest of what determines the bytes of a reference's record."""
+    """The digest of the inputs of a record's bytes: its `listed_content`, and its files in their versions."""
     return reference[HASH_BYTES:_START]
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 
-from recordmill.transforms.examples.tfrecord import FRAME_BYTES
+from recordmill.transforms.examples.framing import FRAME_BYTES
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.similarity import Original
 from recordmill.transforms.records import BadInput, Failure, ImageRecord, StoredImage
@@ -129,7 +129,7 @@ def record_bytes(record: ImageRecord, encoder: RecordEncoder, stored: StoredImag
         BadInput: a feature of the record does not fit.
     """
     with naming_faults(record.key):
-        return len(encoder.build(record, stored)[0]) + FRAME_BYTES
+        return len(encoder.build(record, stored)) + FRAME_BYTES
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from recordmill.transforms.framing import read_records
+from recordmill.transforms.examples.framing import read_records
 from tests.pipelines.conversion import convert, manifest
 from tests.pipelines.versions.edits import Edit, put, spoil
 

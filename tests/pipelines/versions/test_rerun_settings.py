@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.transforms.shards import recipe
-from recordmill.transforms.shards.recipe import package_version
+from recordmill.transforms.shards import previous
+from recordmill.transforms.shards.previous import package_version
 from tests.pipelines.conversion import convert, digests
 from tests.pipelines.versions.edits import put
 from tests.pipelines.versions.homes import NEXT, Rerun, assert_same_version, latest, taken_over, work
@@ -88,8 +88,8 @@ def test_what_the_source_is_told(flag: str, reason: str, some: Rerun, tmp_path: 
 
 @pytest.mark.slow
 def test_another_codec(some: Rerun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = recipe.codec_versions()
-    monkeypatch.setattr(recipe, "codec_versions", lambda: {**found, "pillow": "99.1"})
+    found = previous.codec_versions()
+    monkeypatch.setattr(previous, "codec_versions", lambda: {**found, "pillow": "99.1"})
     differs(some, tmp_path, f'pillow was "{found["pillow"]}", is "99.1"')
 
 
@@ -98,7 +98,7 @@ def test_another_recordmill(some: Rerun, tmp_path: Path, monkeypatch: pytest.Mon
     def version(name: str) -> str:
         return "99" if name == "recordmill" else package_version(name)
 
-    monkeypatch.setattr(recipe, "package_version", version)
+    monkeypatch.setattr(previous, "package_version", version)
     differs(some, tmp_path, f'recordmill was "{package_version("recordmill")}", is "99"')
 
 

@@ -6,16 +6,14 @@ Those are manifest.json, label_map.pbtxt and *.labels.txt.
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import re
-import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from recordmill.transforms.examples.framing import RecordFile
 from recordmill.transforms.examples.label_map import map_items
-from recordmill.transforms.framing import HEAD_BYTES, Readable, is_head
 from recordmill.transforms.records import ClassNames, Failure, JobError, add_classes
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import folder_of, split_named
@@ -35,8 +33,6 @@ _NAME = re.compile(
 )
 # Files with class names that are looked for next to an input that is one file.
 _NEXT_TO_FILE = (MANIFEST, "label_map.pbtxt", "image.class.label.labels.txt", "label.labels.txt")
-_CHUNK = 1 << 16
-_ANY_HEADER = 32 + zlib.MAX_WBITS  # gzip's or zlib's
 # Features of TFDS that may have a label file, the likeliest first.
 _LABELS_TXT = ("image.class.label", "label", "labels", "class", "image.object.class.label", "image.label")
 _METADATA = (MANIFEST, "features.json", "dataset_info.json", "failures.jsonl")
@@ -97,67 +93,10 @@ def _latest(config: SourceConfig) -> str:
     return folder
 
 
-class Inflated:
-    """A gzip or zlib stream, unpacked as it is read; streams one after the other are one."""
-
-    def __init__(self, packed: Readable) -> None:
-        self._packed = packed
-        self._left = b""
-        self._stream = zlib.decompressobj(_ANY_HEADER)
-        self._begun = False
-
-    def read(self, size: int, /) -> bytes:
-        """At most `size` bytes, none at the end.
-
-        Raises:
-            EOFError: it is cut off.
-            zlib.error: it is damaged.
-        """
-        while size > 0:
-            if self._stream.eof:
-                self._left = self._stream.unused_data
-                self._stream = zlib.decompressobj(_ANY_HEADER)
-                self._begun = False
-            self._left = self._left or self._packed.read(_CHUNK)
-            if not self._left and not self._begun:
-                break
-            data = self._stream.decompress(self._left, size)
-            if not self._left and not data and not self._stream.eof:
-                raise EOFError("the compressed file is cut off")
-            self._begun, self._left = True, self._stream.unconsumed_tail
-            if data:
-                return data
-        return b""
-
-
-def unpacked(stored: io.BufferedReader) -> tuple[Readable, bool]:
-    """An open file of TFRecords, unpacked, and whether it is compressed."""
-    head = stored.read(HEAD_BYTES)
-    stored.seek(0)
-    is_zlib = len(head) > 1 and head[0] == 0x78 and int.from_bytes(head[:2], "big") % 31 == 0
-    # the first bytes of a valid length may look like those of a compressed file
-    if (is_zlib or head[:2] == b"\x1f\x8b") and not is_head(head):
-        return Inflated(stored), True
-    return stored, False
-
-
-@contextlib.contextmanager
-def opened_input(path: str) -> Iterator[tuple[Readable, bool]]:
-    """As `open_file`, and then `unpacked`."""
-    with open_file(path) as stored:
-        yield unpacked(stored)
-
-
 def looks_framed(path: str) -> bool:
     """Whether a file begins as TFRecords do; the path is a real one."""
-    with opened_input(path) as (file, _):
-        head = b""
-        try:
-            while len(head) < HEAD_BYTES and (more := file.read(HEAD_BYTES - len(head))):
-                head += more
-        except (EOFError, zlib.error):
-            return False
-    return is_head(head)
+    with open_file(path) as stored:
+        return RecordFile(stored).begins_with_record()
 
 
 def is_metadata_name(name: str) -> bool:

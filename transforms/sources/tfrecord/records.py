@@ -1,16 +1,28 @@
-"""Reads one TFRecord, an Example or a SequenceExample, as an ImageRecord.
-
-Features have the names of our schemas, those of the TF Object Detection API, or other common ones.
-"""
+"""Reads one TFRecord, an Example or a SequenceExample, as an ImageRecord."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Collection, Sequence
+from typing import Any
 
+from recordmill.transforms.examples.record_view import (
+    BOX_KEYS,
+    FILENAME,
+    IMAGE_KEYS,
+    LABEL_KEYS,
+    NO_FEATURE,
+    OUR_IMAGE_KEYS,
+    PIXELS_UNKNOWN,
+    SIDES,
+    SOURCE_ID,
+    SYNSET,
+    TEXT,
+    RecordView,
+    Shape,
+    image_within,
+    is_encoded,
+)
 from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
@@ -21,31 +33,10 @@ from recordmill.transforms.records import (
     ImageRecord,
     ImageRef,
     MaskImage,
-    Scalar,
     Steps,
 )
-from recordmill.transforms.sources.tfrecord.wire import (
-    NOT_AN_EXAMPLE,
-    Feature,
-    Span,
-    read_example,
-    read_feature_lists,
-    read_tensor,
-)
 
-Pixels = tuple[int, int, int]
-Refer = Callable[[Span, Pixels | None], ImageRef]
 _Labels = tuple[str | int, ...]
-_T = TypeVar("_T")
-
-OUR_IMAGE_KEYS = ("image/encoded", "image_raw")
-IMAGE_KEYS = (*OUR_IMAGE_KEYS, "image", "img", "image/raw", "image_bytes", "encoded", "jpeg", "png")
-LABEL_KEYS = ("image/class/label", "label", "labels", "class")
-TEXT, SYNSET = "image/class/text", "image/class/synset"
-FILENAME, SOURCE_ID = "image/filename", "image/source_id"
-SIDES = ("xmin", "ymin", "xmax", "ymax")
-BOX_KEYS = tuple(f"image/object/bbox/{side}" for side in SIDES)
-PIXELS_UNKNOWN = "image of no known format"
 
 _SEQUENCE_KEY = "sequence/key"
 _CAPTIONS = ("image/caption", "image/captions")
@@ -61,198 +52,14 @@ _OBJECT_LABELS = ("image/object/class/label", "image/object/bbox/label")
 _OBJECT_TEXTS = "image/object/class/text"
 _OBJECT_MASK = "image/object/mask"
 _KEYPOINT = "image/object/keypoint/"
-# The writer sets these for every record with an image.
-_SIZES = ("height", "width", "channels", "depth", "dtype", "jpeg_quality")
-_FORMATS = ("segmentation/class/format", "panoptic/category/format", "panoptic/instance/format", "format")
-_OTHERS = (*_SIZES, *_FORMATS, "colorspace", "key/sha256")
-_WRITTEN_ANEW = frozenset((*_SIZES, *(f"image/{name}" for name in _OTHERS)))
 _VISIBLE = 2
 _FARTHEST = 10.0  # sides of boxes are shares of width and height; larger numbers must be pixels
-_NOT_UINT8 = "pixels are not uint8"
 _REMEDY = "--input_features OLD=image/height,… tells what features are the shape, or the image"
 _UNEVEN = "lists of different lengths"
-_NO_FEATURE = Feature(None)
-
-_ENCODED = re.compile(
-    rb"\xff\xd8\xff|\x89PNG\r\n\x1a\n|GIF8|II\*\0|MM\0\*|\0\0\0\x0c(?:jP  |JXL )|\xff\x4f\xff\x51|8BPS|DDS "
-    rb"|qoif|\x76\x2f\x31\x01|#\?RADIANCE|.{4}ftyp|RIFF.{4}WEBP",
-    re.DOTALL,
-)
-_PERHAPS_ENCODED = re.compile(rb"BM|\0\0\x01\0|\xff\x0a|P[1-7]")  # so short that pixels may begin with it
-_PIXEL_FORMATS = ("raw", "tensor")
-_DTYPE_BYTES = {"uint16": 2, "int16": 2, "float16": 2, "float64": 8, "int64": 8}  # of others 4
-_TENSOR_DTYPES = {1: "float32", 2: "float64", 3: "int32", 4: "uint8", 9: "int64", 17: "uint16"}
-_MOST_BYTES_OF_HEADER = 64  # of a TensorProto, before its content
-
-
-class Shape(NamedTuple):
-    """The shape and format of an image by other features of its record; None or empty where absent."""
-
-    height: int | None = None
-    width: int | None = None
-    channels: int | None = None
-    image_format: str = ""
-    dtype: str = "uint8"
-
-    def pixels(self, length: int) -> Pixels | None:
-        """The shape of so many bytes of pixels; None where they do not fit."""
-        if self.height is None or self.width is None or min(self.height, self.width) < 1:
-            return None
-        for channels in (self.channels,) if self.channels else (1, 3, 4):
-            if length == self.height * self.width * channels and 1 <= channels <= 4:
-                return self.height, self.width, channels
-        return None
-
-
-def is_encoded(start: bytes) -> bool:
-    """Whether an image file starts like this."""
-    return _ENCODED.match(start) is not None
-
-
-def image_within(record: bytes, span: Span, shape: Shape) -> tuple[Span, Pixels | None]:
-    """The range of an image's bytes, and their shape where they are raw pixels.
-
-    Raises:
-        BadInput: stage `manifest`, `image of no known format` or `pixels are not uint8`.
-    """
-    start = record[span.start : min(span.start + 16, span.stop)]
-    length = span.stop - span.start
-    if shape.image_format not in _PIXEL_FORMATS and is_encoded(start):
-        return span, None
-    if shape.image_format != "tensor":
-        count, rest = divmod(length, 1 if shape.dtype == "uint8" else _DTYPE_BYTES.get(shape.dtype, 4))
-        pixels = None if rest else shape.pixels(count)
-        if pixels is not None and shape.dtype != "uint8":
-            raise BadInput("manifest", _NOT_UINT8, f"they are {shape.dtype}; write them as uint8, or as PNG")
-        if pixels is not None:
-            return span, pixels
-    tensor = _tensor(record, span)
-    if tensor is not None:
-        return tensor
-    named = shape.image_format and shape.image_format not in _PIXEL_FORMATS
-    if named or (shape.image_format == "" and _PERHAPS_ENCODED.match(start)):
-        return span, None  # decoding shows whether it is one
-    given = ", ".join(f"{name} {value}" for name, value in shape._asdict().items() if value)
-    detail = f"{length} bytes, which begin with {start[:8].hex(' ')}; told of it: {given}"
-    raise BadInput("manifest", PIXELS_UNKNOWN, detail)
-
-
-def _tensor(record: bytes, span: Span) -> tuple[Span, Pixels] | None:
-    try:
-        data_type, sizes, content = read_tensor(record, span)
-    except BadInput:
-        return None
-    length = content.stop - content.start
-    if not 2 <= len(sizes) <= 3 or not length or span.stop - span.start - length > _MOST_BYTES_OF_HEADER:
-        return None
-    dtype = _TENSOR_DTYPES.get(data_type, f"of the type {data_type}")
-    if dtype != "uint8":
-        raise BadInput("manifest", _NOT_UINT8, f"the tensor is {dtype}; write it as uint8, or as PNG")
-    height, width, channels = (*sizes, 1)[:3]
-    fits = length == math.prod((height, width, channels)) and 1 <= channels <= 4
-    return (content, (height, width, channels)) if fits else None
-
-
-def _refer_to_record(span: Span, pixels: Pixels | None) -> ImageRef:
-    return ImageRef("", span.start, span.stop - span.start, pixels)
-
-
-@dataclasses.dataclass(slots=True)
-class Fields:
-    """The features of one record, or of one step of a sequence; those that were not asked for are free.
-
-    `refer` makes the reference of an image file, or raw pixels of a shape, in a range of the record.
-    """
-
-    record: bytes
-    features: Mapping[str, Feature]
-    lists: Mapping[str, list[Feature]] = dataclasses.field(default_factory=dict)
-    refer: Refer = _refer_to_record
-    _used: set[str] = dataclasses.field(default_factory=set)
-
-    def take(self, name: str) -> Feature:
-        """A feature that is not free; one without values where there is none."""
-        self._used.add(name)
-        return self.features.get(name, _NO_FEATURE)
-
-    def integers(self, name: str) -> tuple[int, ...]:
-        """The values of a list of int64; none where it is of another kind."""
-        return tuple(number for number in self.take(name).numbers if isinstance(number, int))
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        """The values of a list of bytes, as text. Raises BadInput where one is not UTF-8."""
-        spans = self.take(name).spans
-        try:
-            return tuple(self.record[start:stop].decode() for start, stop in spans)
-        except UnicodeDecodeError as error:
-            raise BadInput("manifest", "text is not UTF-8", f"the feature {name!r}") from error
-
-    def text(self, name: str) -> str:
-        """The first value of a list of bytes; empty where there is none."""
-        return (*self.texts(name), "")[0]
-
-    def scalar(self, span: Span) -> str | bytes:
-        """Bytes, as text where they are UTF-8."""
-        data = self.record[span.start : span.stop]
-        try:
-            return data.decode()
-        except UnicodeDecodeError:
-            return data
-
-    def values(self, feature: Feature) -> tuple[Scalar, ...]:
-        """The values of a feature."""
-        return tuple(map(self.scalar, feature.spans)) if feature.kind == "bytes" else feature.numbers
-
-    def free_names(self, has_image: bool) -> list[str]:
-        """The names of the features that were not asked for."""
-        names = self.features.keys() - self._used - (_WRITTEN_ANEW if has_image else frozenset())
-        return sorted(name for name in names if self.features[name].kind is not None)
-
-    def shape(self, default: Shape = Shape()) -> Shape:  # noqa: B008 (immutable)
-        """The shape of the image; `default` has what this record or step does not."""
-        return Shape(
-            self._first_integer(default.height, "image/height", "height"),
-            self._first_integer(default.width, "image/width", "width"),
-            self._first_integer(default.channels, "image/channels", "image/depth", "channels", "depth"),
-            self._first_text(default.image_format, "image/format"),
-            self._first_text(default.dtype, "image/dtype", "dtype"),
-        )
-
-    def _first_integer(self, default: int | None, *names: str) -> int | None:
-        firsts = (self.features.get(name, _NO_FEATURE).numbers[:1] for name in names)
-        return next((int(one) for first in firsts for one in first if float(one).is_integer()), default)
-
-    def _first_text(self, default: str, *names: str) -> str:
-        firsts = (self.features.get(name, _NO_FEATURE).spans[:1] for name in names)
-        texts = (self.scalar(span) for first in firsts for span in first)
-        return next((text.lower() for text in texts if isinstance(text, str)), "") or default
-
-
-def read_fields(record: bytes, renames: Mapping[str, str], refer: Refer = _refer_to_record) -> Fields:
-    """The features of a record under our names; `renames` has our name by the stored one.
-
-    Raises:
-        BadInput: stage `manifest`: it is no Example, has no feature, or one name is to have two.
-    """
-    features, lists = read_example(record), read_feature_lists(record)
-    if not features and not lists:
-        raise BadInput("manifest", NOT_AN_EXAMPLE, f"its {len(record)} bytes hold no feature")
-    return Fields(record, _renamed(features, renames), _renamed(lists, renames), refer)
-
-
-def _renamed(features: dict[str, _T], renames: Mapping[str, str]) -> dict[str, _T]:
-    renamed: dict[str, _T] = {}
-    for name, feature in features.items():
-        new = renames.get(name, name)
-        if new in renamed:
-            detail = f"--input_features makes {name!r} or another {new!r}; rename what has that name too"
-            raise BadInput("manifest", "two features of one name", detail)
-        renamed[new] = feature
-    return renamed
 
 
 def read_record(
-    fields: Fields,
+    fields: RecordView,
     origin: str,
     split: str | None = None,
     is_ours: bool = True,
@@ -310,11 +117,8 @@ def read_record(
     return record, ClassNames(names, texts, optional=True)
 
 
-def _steps(context: Fields, shape: Shape, names: dict[int, str], texts: dict[str, str]) -> Steps:
-    steps = []
-    for at in range(max(map(len, context.lists.values()))):
-        features = {name: values[at] for name, values in context.lists.items() if at < len(values)}
-        steps.append(Fields(context.record, features, refer=context.refer))
+def _steps(context: RecordView, shape: Shape, names: dict[int, str], texts: dict[str, str]) -> Steps:
+    steps = context.steps()
     images = [_image(step, step.shape(shape)) for step in steps]
     frames = tuple(image for image in images if image is not None)
     if 0 < len(frames) < len(images):
@@ -330,10 +134,10 @@ def _steps(context: Fields, shape: Shape, names: dict[int, str], texts: dict[str
     return Steps(frames, labels if any(labels) else (), lists)
 
 
-def _image(fields: Fields, shape: Shape) -> ImageRef | None:
+def _image(fields: RecordView, shape: Shape) -> ImageRef | None:
     fault: BadInput | None = None
     for name in IMAGE_KEYS:
-        spans = fields.features.get(name, _NO_FEATURE).spans
+        spans = fields.features.get(name, NO_FEATURE).spans
         if len(spans) != 1:
             continue
         if spans[0].start == spans[0].stop:
@@ -360,7 +164,7 @@ def _is_text(value: str | bytes) -> bool:
     return isinstance(value, str) and all(letter.isprintable() or letter in "\t\n\r" for letter in value)
 
 
-def _masks(fields: Fields, shape: Shape) -> dict[str, MaskImage]:
+def _masks(fields: RecordView, shape: Shape) -> dict[str, MaskImage]:
     found: dict[str, MaskImage] = {}
     for name, kind in _MASKS.items():
         spans = fields.take(name).spans
@@ -378,10 +182,10 @@ def _masks(fields: Fields, shape: Shape) -> dict[str, MaskImage]:
     return found
 
 
-def _labels(fields: Fields, names: dict[int, str], texts: dict[str, str]) -> _Labels:
+def _labels(fields: RecordView, names: dict[int, str], texts: dict[str, str]) -> _Labels:
     """The labels of a record or step; adds class names by id and display texts by synset."""
     found, synsets = fields.texts(TEXT), fields.texts(SYNSET)
-    features = {name: fields.features.get(name, _NO_FEATURE) for name in LABEL_KEYS}
+    features = {name: fields.features.get(name, NO_FEATURE) for name in LABEL_KEYS}
     for name in (name for name, feature in features.items() if not feature):
         fields.take(name)
     name = next((name for name, feature in features.items() if feature and feature.kind != "float"), "")
@@ -407,7 +211,7 @@ def _names_by_id(ids: Sequence[int], texts: Sequence[str]) -> dict[int, str]:
 
 
 def _objects(
-    fields: Fields, labels: _Labels, names: dict[int, str], include: Collection[str]
+    fields: RecordView, labels: _Labels, names: dict[int, str], include: Collection[str]
 ) -> tuple[AnnotatedObject, ...]:
     """The objects; a single label of the image is also theirs. Adds class names by id that `names` lacks."""
     if not any(name.startswith(_OBJECT) for name in fields.features):
@@ -442,7 +246,7 @@ def _check_count(boxes: int, values: Sequence[object], name: str) -> None:
         raise BadInput("annotations", _UNEVEN, f"{boxes} boxes and {len(values)} {name}")
 
 
-def _boxes(fields: Fields) -> list[Box]:
+def _boxes(fields: RecordView) -> list[Box]:
     sides = [fields.take(key).numbers for key in BOX_KEYS]
     if len(set(map(len, sides))) > 1:
         lengths = ", ".join(f"{len(side)} {key}" for side, key in zip(sides, SIDES, strict=True))
@@ -455,7 +259,7 @@ def _boxes(fields: Fields) -> list[Box]:
     return boxes
 
 
-def _keypoints(fields: Fields, count: int, included: bool) -> list[tuple[tuple[float, float, int], ...]]:
+def _keypoints(fields: RecordView, count: int, included: bool) -> list[tuple[tuple[float, float, int], ...]]:
     x, y, seen = (fields.take(f"{_KEYPOINT}{name}").numbers for name in ("x", "y", "visibility"))
     for name in fields.features:
         if name.startswith(_KEYPOINT):
@@ -472,7 +276,7 @@ def _keypoints(fields: Fields, count: int, included: bool) -> list[tuple[tuple[f
     return [tuple(points[at * each : (at + 1) * each]) for at in range(count)]
 
 
-def _attributes(fields: Fields, count: int) -> list[dict[str, Any]]:
+def _attributes(fields: RecordView, count: int) -> list[dict[str, Any]]:
     """Other lists of one value an object, by name."""
     attributes: list[dict[str, Any]] = [{} for _ in range(count)]
     for key in fields.free_names(False):

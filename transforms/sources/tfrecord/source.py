@@ -1,19 +1,20 @@
 """Source `tfrecord`: Examples and SequenceExamples, in any schema of ours or a foreign one.
 
-Images of uncompressed files are referred to as ranges of these. `recordmill.transforms.framing` describes
-how a file is framed, tensorflow/core/example/{example,feature}.proto the contents of a record.
+Images of uncompressed files are referenced as ranges of these files. Sources of the format:
+`transforms.examples.framing`; tensorflow/core/example/{example,feature}.proto for the contents of records.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-import zlib
 from collections.abc import Iterator
 
 import msgspec
 
-from recordmill.transforms.framing import HEAD_BYTES, DamagedRecordError, Frame, read_frames
+from recordmill.transforms.examples.framing import HEAD_BYTES, DamagedRecordError, Frame, RecordFile
+from recordmill.transforms.examples.record_view import BOX_KEYS, IMAGE_KEYS, SYNSET, Pixels, Refer, read_view
+from recordmill.transforms.examples.wire import Feature, Span
 from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRef, add_classes
 from recordmill.transforms.sources.config import ANNOTATIONS, SourceConfig
 from recordmill.transforms.sources.look import left_out
@@ -22,10 +23,9 @@ from recordmill.transforms.sources.selection import EXCLUDED, Selection
 from recordmill.transforms.sources.source import Description, Item, Items, Source
 from recordmill.transforms.sources.tfrecord import files as shard_files
 from recordmill.transforms.sources.tfrecord import records
-from recordmill.transforms.sources.tfrecord.wire import Feature, Span
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.faults import os_fault
-from recordmill.transforms.storage.files import is_folder, status_of
+from recordmill.transforms.storage.files import is_folder, open_file, status_of
 from recordmill.transforms.storage.layout import MANIFEST
 from recordmill.transforms.storage.spool import Spool
 from recordmill.transforms.storage.zip_member import LARGEST
@@ -82,12 +82,12 @@ class TfrecordSource(Source):
         features, lists = _first_features(shard_files.inputs(config), dict(config.input_features))
         if lists:
             return ("sequence",)
-        has_boxes = not features.keys().isdisjoint(records.BOX_KEYS)
-        if has_boxes and records.SYNSET in features:
+        has_boxes = not features.keys().isdisjoint(BOX_KEYS)
+        if has_boxes and SYNSET in features:
             return ("imagenet",)
         has_masks = not features.keys().isdisjoint(records.MASK_KEYS)
         found = ("detection",) * has_boxes + ("segmentation",) * has_masks
-        has_image = any(len(features[key].spans) == 1 for key in records.IMAGE_KEYS if key in features)
+        has_image = any(len(features[key].spans) == 1 for key in IMAGE_KEYS if key in features)
         return found or ("classification",) * has_image
 
     def parts(self, config: SourceConfig, most: int) -> Iterator[Item | FilePart]:
@@ -118,12 +118,14 @@ def _records(config: SourceConfig, part: FilePart, spool: Spool) -> Items:
     texts: dict[str, str] = {}
     try:
         generation = status_of(file.path).generation  # before its bytes are read
-        with shard_files.opened_input(file.path) as (stream, packed):
-            for number, frame in enumerate(read_frames(stream, LARGEST)):
+        with open_file(file.path) as stored:
+            stream = RecordFile(stored)
+            packed = bool(stream.compression)
+            for number, frame in enumerate(stream.frames(LARGEST)):
                 origin = f"{file.key}/{number:08}"
                 refer = _refer(file.path, generation, frame, spool if packed else None)
                 try:
-                    fields = records.read_fields(frame.payload, renames, refer)
+                    fields = read_view(frame.payload, renames, refer)
                     include = config.include_annotations
                     record, classes = records.read_record(fields, origin, part.split, part.is_ours, include)
                     if not selection.takes(record.key):
@@ -144,8 +146,8 @@ def _records(config: SourceConfig, part: FilePart, spool: Spool) -> Items:
                     if config.limit is not None:
                         yield classes  # the listing may end with this record
                 yield record
-    except (DamagedRecordError, EOFError, zlib.error) as error:
-        left = file.size - error.offset if isinstance(error, DamagedRecordError) and not packed else 0
+    except DamagedRecordError as error:
+        left = 0 if packed else file.size - error.offset
         rest = f"the {left} bytes from there on are" if left > 0 else "what follows is"
         detail = f"{error}; {rest} not read"
         yield Failure(f"{file.key}/{number + 1:08}", "manifest", "damaged TFRecord", detail)
@@ -155,8 +157,8 @@ def _records(config: SourceConfig, part: FilePart, spool: Spool) -> Items:
         yield ClassNames(names, texts, optional=True)
 
 
-def _refer(path: str, generation: int, frame: Frame, spool: Spool | None) -> records.Refer:
-    def refer(span: Span, pixels: records.Pixels | None) -> ImageRef:
+def _refer(path: str, generation: int, frame: Frame, spool: Spool | None) -> Refer:
+    def refer(span: Span, pixels: Pixels | None) -> ImageRef:
         start, stop = span
         if spool is not None:
             return spool.add(frame.payload[start:stop], pixels)
@@ -199,12 +201,12 @@ def _first_features(
     lists: dict[str, list[Feature]] = {}
     for file in found.files[:_LOOKED_AT]:
         try:
-            with shard_files.opened_input(file.path) as (stream, _):
-                for frame in itertools.islice(read_frames(stream, LARGEST), 1):
-                    first = records.read_fields(frame.payload, renames)
+            with open_file(file.path) as stored:
+                for frame in itertools.islice(RecordFile(stored).frames(LARGEST), 1):
+                    first = read_view(frame.payload, renames)
                     features = {**first.features, **features}
                     lists = {**first.lists, **lists}
-        except (BadInput, DamagedRecordError, EOFError, zlib.error):
+        except (BadInput, DamagedRecordError):
             continue
     return features, lists
 
