@@ -84,7 +84,7 @@ def write_shard(task: ShardTask) -> ShardResult:
             writer.write(photo_example(photo))
     with task.path.with_suffix(".idx").open("w", encoding="ascii") as index:
         index.writelines(index_lines(writer.lengths))
-    return ShardResult(task.path.name, writer.records, writer.bytes_written, writer.sha256)
+    return ShardResult(task.path.name, len(writer.lengths), writer.bytes_written, writer.sha256)
 
 
 def main(photos: str, output: str, processes: str) -> None:

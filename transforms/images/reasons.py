@@ -21,17 +21,11 @@ MAX_SIDE = 1_000_000
 
 
 def undecodable(reason: str, detail: str = "") -> BadInput:
-    """The error of an image that cannot be decoded."""
     return BadInput("decode", reason, detail)
 
 
 def check_pixels(width: int, height: int, samples: int = 3) -> None:
-    """Checks the size that a header claims, before anything is allocated.
-
-    Args:
-        width: pixels.
-        height: pixels.
-        samples: per pixel.
+    """Checks the size that a header claims, and its samples a pixel, before anything is allocated.
 
     Raises:
         BadInput: no pixels, or too many.
