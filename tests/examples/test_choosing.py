@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from recordmill.transforms.examples.combined import Combined
 from recordmill.transforms.examples.labels import LabelMap
-from recordmill.transforms.examples.registry import SCHEMAS, choose_schema, named_schemas
+from recordmill.transforms.examples.registry import SCHEMAS, Combined, choose_schema, named_schemas
 from recordmill.transforms.examples.schema import (
     DatasetSummary,
     FeatureSettings,

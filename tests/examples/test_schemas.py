@@ -23,7 +23,7 @@ from recordmill.transforms.examples.schema import (
     apply_rename,
     check_names,
 )
-from recordmill.transforms.examples.tabular import FEATURES_ALONE
+from recordmill.transforms.examples.schemas import FEATURES_ALONE
 from recordmill.transforms.records import Annotations, BadInput, ImageRecord, ImageRef, Mapped, StoredImage
 from tests.lazy import tf
 

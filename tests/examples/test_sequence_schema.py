@@ -11,8 +11,8 @@ from recordmill.transforms.examples.columns import Column
 from recordmill.transforms.examples.features import build_sequence_example
 from recordmill.transforms.examples.labels import LabelMap
 from recordmill.transforms.examples.schema import DatasetSummary, FeatureSettings, all_specs, check_names
+from recordmill.transforms.examples.schemas import FEATURES_ALONE
 from recordmill.transforms.examples.sequence import SEQUENCE
-from recordmill.transforms.examples.tabular import FEATURES_ALONE
 from recordmill.transforms.records import Annotations, ImageRecord, Mapped, Steps, StoredImage
 from tests.lazy import tf
 
@@ -124,7 +124,7 @@ def test_frames_of_pixels_have_their_shape() -> None:
 def test_lists_and_columns_under_names_of_the_schema_are_refused() -> None:
     number = Column("int64", ())
     summary = DatasetSummary(False, (0, 0), steps={"image/width": number}, annotated=OF_STEPS)
-    with pytest.raises(ValueError, match="^'image/width' of the input: the schema 'sequence' writes"):
+    with pytest.raises(ValueError, match="^lists 'image/width': the schema 'sequence' writes"):
         check_names(SEQUENCE, summary)
     with pytest.raises(ValueError, match="columns 'sequence/key': the schema 'sequence'"):
         check_names(SEQUENCE, DatasetSummary(False, (0, 0), {"sequence/key": number}))

@@ -19,7 +19,7 @@ from recordmill.transforms.examples.columns import Column
 from recordmill.transforms.examples.features import int64_feature
 from recordmill.transforms.examples.labels import LabelMap
 from recordmill.transforms.examples.schema import FeatureSettings
-from recordmill.transforms.examples.tabular import FEATURES_ALONE
+from recordmill.transforms.examples.schemas import FEATURES_ALONE
 from recordmill.transforms.reading.dataset import find_dataset
 from recordmill.transforms.reporting.findings import gather
 from recordmill.transforms.shards.statistics import CountedFeatures

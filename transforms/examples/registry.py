@@ -1,17 +1,32 @@
-"""The schemas of `--schema`. A new one is a file, a line here, and its name in `__init__`."""
+"""The schemas of `--schema`. A new one is a class, a line here, and its name in `__init__`."""
 
 from __future__ import annotations
 
+import dataclasses
+
 from recordmill.transforms.examples import SCHEMA_NAMES
-from recordmill.transforms.examples.classification import CLASSIFICATION
-from recordmill.transforms.examples.combined import Combined
 from recordmill.transforms.examples.detection import DETECTION
-from recordmill.transforms.examples.imagenet import IMAGENET
-from recordmill.transforms.examples.plain import PLAIN, Plain
-from recordmill.transforms.examples.schema import CLASS_MASKS, Schema, SequenceSchema
-from recordmill.transforms.examples.segmentation import PANOPTIC, SEGMENTATION, Segmentation
+from recordmill.transforms.examples.features import Feature
+from recordmill.transforms.examples.schema import (
+    CLASS_MASKS,
+    DatasetSummary,
+    FeatureSettings,
+    FeatureSpec,
+    Schema,
+    SequenceSchema,
+)
+from recordmill.transforms.examples.schemas import (
+    CLASSIFICATION,
+    FEATURES_ALONE,
+    IMAGENET,
+    PANOPTIC,
+    PLAIN,
+    SEGMENTATION,
+    Plain,
+    Segmentation,
+)
 from recordmill.transforms.examples.sequence import SEQUENCE
-from recordmill.transforms.examples.tabular import FEATURES_ALONE
+from recordmill.transforms.records import ImageRecord, Mapped, StoredImage
 
 _SCHEMAS: tuple[Schema, ...] = (CLASSIFICATION, IMAGENET, DETECTION, SEGMENTATION, PANOPTIC, PLAIN, SEQUENCE)
 SCHEMAS: dict[str, Schema] = dict(zip(SCHEMA_NAMES, _SCHEMAS, strict=True))
@@ -24,6 +39,52 @@ _ASKS_FOR: dict[str, Schema] = {
     "class": SEGMENTATION,
     "panoptic": PANOPTIC,
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class Combined(Schema):
+    """The features of several schemas in one record; shared features are written once.
+
+    A mask that a record lacks is an empty list: a record may have objects only, or masks only.
+
+    Attributes:
+        schemas: two or more, whose shared features are equal.
+    """
+
+    schemas: tuple[Schema, ...]
+
+    @property
+    def name(self) -> str:
+        return ",".join(schema.name for schema in self.schemas)
+
+    @property
+    def first_id(self) -> int:
+        return max(schema.first_id for schema in self.schemas)
+
+    def needs(self, annotated: frozenset[str]) -> frozenset[str]:
+        return frozenset().union(*(schema.needs(annotated) for schema in self.schemas))
+
+    def features(
+        self, record: ImageRecord, image: StoredImage | None, mapped: Mapped, settings: FeatureSettings
+    ) -> dict[str, Feature]:
+        features: dict[str, Feature] = {}
+        for schema in self.schemas:
+            features |= schema.features(record, image, mapped, settings)
+        return features
+
+    def specs(self, summary: DatasetSummary) -> dict[str, FeatureSpec]:
+        specs: dict[str, FeatureSpec] = {}
+        owners: dict[str, str] = {}
+        for schema in self.schemas:
+            for name, own in schema.specs(summary).items():
+                spec = dataclasses.replace(own, shape=(None,)) if own.role == "mask" else own
+                owner = owners.setdefault(name, schema.name)
+                if specs.setdefault(name, spec) != spec:
+                    raise ValueError(
+                        f"the schemas {owner!r} and {schema.name!r} both write {name}, with different specs; "
+                        "choose one of them as --schema"
+                    )
+        return specs
 
 
 def choose_schema(name: str, has_images: bool, annotated: frozenset[str] = frozenset()) -> Schema:

@@ -1,4 +1,4 @@
-"""The protocol of schemas, and the features that they share. `registry` lists the schemas."""
+"""What a schema is, and the features that schemas share. `registry` lists the schemas."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ PIXEL_FORMATS = frozenset({"raw", "tensor"})
 
 KIND: dict[ColumnKind, Kind] = {"int64": "int64_list", "float32": "float_list", "bytes": "bytes_list"}
 _DTYPE: dict[ColumnKind, Dtype] = {"int64": "int64", "float32": "float32", "bytes": "string"}
+_LABEL = ("image/class/label", "image/class/text")
 _T = TypeVar("_T")
 
 
@@ -117,6 +118,7 @@ class Schema(Protocol):
 
         Any of `objects`, `object_masks` and the names of `Mapped.masks`. No other fields are made.
         """
+        return frozenset()
 
     def features(
         self, record: ImageRecord, image: StoredImage | None, mapped: Mapped, settings: FeatureSettings
@@ -134,7 +136,45 @@ class Schema(Protocol):
         """
 
     def specs(self, summary: DatasetSummary) -> dict[str, FeatureSpec]:
-        """The specs of the features of a dataset, under the same keys."""
+        """The specs of the features of a dataset, under the same keys.
+
+        Raises:
+            ValueError: the input has a name that the schema uses itself.
+        """
+
+
+class ImageSchema(Schema, Protocol):
+    """A schema of Examples with an image under the keys that most trainers read.
+
+    Pixels (formats `raw` and `tensor`) have image/channels and image/dtype too.
+    """
+
+    def own_features(
+        self, record: ImageRecord, image: StoredImage, mapped: Mapped, settings: FeatureSettings
+    ) -> dict[str, Feature]:
+        """The features that this schema adds; as `features`."""
+
+    def own_specs(self, summary: DatasetSummary) -> dict[str, FeatureSpec]:
+        """The specs of `own_features`."""
+
+    def features(
+        self, record: ImageRecord, image: StoredImage | None, mapped: Mapped, settings: FeatureSettings
+    ) -> dict[str, Feature]:
+        stored = stored_image(record, image, self.name)
+        return {
+            **image_features(stored),
+            "image/filename": bytes_feature(record.key),
+            **self.own_features(record, stored, mapped, settings),
+            **column_features(record, settings.columns),
+        }
+
+    def specs(self, summary: DatasetSummary) -> dict[str, FeatureSpec]:
+        return {
+            **image_specs(summary),
+            "image/filename": FeatureSpec("string"),
+            **self.own_specs(summary),
+            **column_specs(summary.columns),
+        }
 
 
 @runtime_checkable
@@ -151,7 +191,17 @@ class SequenceSchema(Schema, Protocol):
         """
 
     def list_specs(self, summary: DatasetSummary) -> dict[str, FeatureSpec]:
-        """The specs of one step of each list, under the same keys."""
+        """The specs of one step of each list, under the same keys.
+
+        Raises:
+            ValueError: a list of the input has the name of one of the schema.
+        """
+
+
+def all_specs(schema: Schema, summary: DatasetSummary) -> dict[str, FeatureSpec]:
+    """The specs of all features, those of a sequence's lists among them."""
+    specs = schema.specs(summary)
+    return specs | schema.list_specs(summary) if isinstance(schema, SequenceSchema) else specs
 
 
 def int64(value: int) -> Feature:
@@ -169,87 +219,73 @@ def texts(values: Iterable[str]) -> Feature:
     return bytes_feature(list(values))
 
 
-def label_ids(record: ImageRecord, labels: LabelMap) -> Feature:
-    """The ids of a record's labels."""
-    return Feature("int64_list", [labels.id_of(label) for label in record.annotations.labels])
+def label_features(
+    labels: Iterable[str | int], ids: LabelMap, names: tuple[str, str] = _LABEL
+) -> dict[str, Feature]:
+    """The ids and the names of labels.
+
+    Args:
+        labels: of a record, or of a step of it.
+        ids: of the dataset.
+        names: of the two features.
+    """
+    numbers = [ids.id_of(label) for label in labels]
+    return {
+        names[0]: Feature("int64_list", numbers),
+        names[1]: texts(ids.labels[number] for number in numbers),
+    }
 
 
-def label_texts(record: ImageRecord, labels: LabelMap) -> Feature:
-    """The names of a record's labels."""
-    if len(record.annotations.labels) == 1:
-        return bytes_feature(labels.text_of(record.annotations.labels[0]))
-    return bytes_feature([labels.text_of(label) for label in record.annotations.labels])
-
-
-def label_shape(summary: DatasetSummary) -> Shape:
-    """One label if every record has one, else a list."""
-    return () if summary.label_counts == (1, 1) else (None,)
+def label_specs(summary: DatasetSummary, names: tuple[str, str] = _LABEL) -> dict[str, FeatureSpec]:
+    """The specs of `label_features`: one label if every record has one, else a list."""
+    shape: Shape = () if summary.label_counts == (1, 1) else (None,)
+    return {names[0]: FeatureSpec("int64", shape, role="label"), names[1]: FeatureSpec("string", shape)}
 
 
 def column_features(record: ImageRecord, columns: Mapping[str, Column]) -> dict[str, Feature]:
-    """A record's free features: every column of the dataset, whether the record has it or not."""
+    """A record's free features: every column of the dataset, whether the record has it or not.
+
+    Raises:
+        BadInput: a value does not fit its column.
+    """
     values = record.annotations.features
     return {name: column_feature(column, values.get(name)) for name, column in columns.items()}
 
 
 def column_feature(column: Column, value: FeatureValue | None) -> Feature:
-    """One value of a column; None if it is absent.
-
-    Raises:
-        BadInput: it does not fit the column.
-    """
+    """One value of a column; None if it is absent."""
     return Feature(KIND[column.kind], column.cast(value))
 
 
 def column_specs(columns: Mapping[str, Column]) -> dict[str, FeatureSpec]:
     """The specs of the free features."""
-    return {name: column_spec(column) for name, column in columns.items()}
+    return {name: FeatureSpec(_DTYPE[column.kind], column.shape) for name, column in columns.items()}
 
 
-def column_spec(column: Column) -> FeatureSpec:
-    """The spec of the values of a column."""
-    return FeatureSpec(_DTYPE[column.kind], column.shape)
-
-
-def image_features(record: ImageRecord, image: StoredImage) -> dict[str, Feature]:
-    """The features of an image that most schemas write, under the same keys."""
-    return {
+def image_features(image: StoredImage) -> dict[str, Feature]:
+    """An image, its format and size; the shape and type of pixels; the quality that was chosen for a JPEG."""
+    features = {
         "image/encoded": Feature("bytes_list", (image.data,)),
         "image/format": text(image.image_format),
         "image/height": int64(image.height),
         "image/width": int64(image.width),
-        "image/filename": bytes_feature(record.key),
     }
+    if image.image_format in PIXEL_FORMATS:
+        features |= {"image/channels": int64(image.channels), "image/dtype": text(image.dtype)}
+    return features | quality_features(image, "image/jpeg_quality")
 
 
-def image_specs() -> dict[str, FeatureSpec]:
-    """The specs of the same."""
-    return {
+def image_specs(summary: DatasetSummary) -> dict[str, FeatureSpec]:
+    """The specs of `image_features`."""
+    specs = {
         "image/encoded": FeatureSpec("string", role="image"),
         "image/format": FeatureSpec("string"),
         "image/height": FeatureSpec("int64"),
         "image/width": FeatureSpec("int64"),
-        "image/filename": FeatureSpec("string"),
     }
-
-
-def pixel_features(image: StoredImage) -> dict[str, Feature]:
-    """The features that pixels (formats `raw` and `tensor`) need too; none for an encoded image."""
-    if image.image_format not in PIXEL_FORMATS:
-        return {}
-    return {"image/channels": int64(image.channels), "image/dtype": text(image.dtype)}
-
-
-def pixel_specs(summary: DatasetSummary) -> dict[str, FeatureSpec]:
-    """The specs of the same."""
-    if not summary.formats & PIXEL_FORMATS:
-        return {}
-    return {"image/channels": FeatureSpec("int64"), "image/dtype": FeatureSpec("string")}
-
-
-def encoded_mask(mapped: Mapped, name: str) -> Feature:
-    """A mask's PNG; empty if the record has no such mask."""
-    return Feature("bytes_list", (mapped.masks[name],) if name in mapped.masks else ())
+    if summary.formats & PIXEL_FORMATS:
+        specs |= {"image/channels": FeatureSpec("int64"), "image/dtype": FeatureSpec("string")}
+    return specs | quality_specs(summary, "image/jpeg_quality")
 
 
 def quality_features(image: StoredImage, name: str) -> dict[str, Feature]:
@@ -258,21 +294,13 @@ def quality_features(image: StoredImage, name: str) -> dict[str, Feature]:
 
 
 def quality_specs(summary: DatasetSummary, name: str) -> dict[str, FeatureSpec]:
-    """The spec of the same."""
+    """The spec of `quality_features`."""
     return {name: FeatureSpec("int64")} if summary.chose_qualities else {}
 
 
-def further_features(
-    record: ImageRecord, image: StoredImage, settings: FeatureSettings
-) -> dict[str, Feature]:
-    """The features of pixels and of a chosen quality, if there are any, and the columns of the input."""
-    features = pixel_features(image) | quality_features(image, "image/jpeg_quality")
-    return features | column_features(record, settings.columns) if settings.columns else features
-
-
-def further_specs(summary: DatasetSummary) -> dict[str, FeatureSpec]:
-    """The specs of `further_features`."""
-    return pixel_specs(summary) | quality_specs(summary, "image/jpeg_quality") | column_specs(summary.columns)
+def encoded_mask(mapped: Mapped, name: str) -> Feature:
+    """A mask of `Mapped.masks`; empty if the record has no such mask."""
+    return Feature("bytes_list", (mapped.masks[name],) if name in mapped.masks else ())
 
 
 def object_boxes(objects: Iterable[AnnotatedObject]) -> list[Box]:
@@ -285,28 +313,17 @@ def object_boxes(objects: Iterable[AnnotatedObject]) -> list[Box]:
     return boxes
 
 
-def box_features(prefix: str, boxes: Iterable[Box], image: StoredImage) -> dict[str, Feature]:
-    """The sides of boxes, a list each.
-
-    Args:
-        prefix: of the keys.
-        boxes: in pixels of the stored image.
-        image: the stored image.
-    """
-    width, height = image.width, image.height
-    sides: tuple[list[float], ...] = ([], [], [], [])
-    for xmin, ymin, xmax, ymax in boxes:
-        sides[0].append(xmin / width)
-        sides[1].append(xmax / width)
-        sides[2].append(ymin / height)
-        sides[3].append(ymax / height)
+def box_features(prefix: str, boxes: Sequence[Box], image: StoredImage) -> dict[str, Feature]:
+    """The sides of boxes in pixels of the stored image, a list each, normalised to [0, 1]."""
+    lengths = {"x": image.width, "y": image.height}
     return {
-        f"{prefix}/{side}": Feature("float_list", values) for side, values in zip(_SIDES, sides, strict=True)
+        f"{prefix}/{side}": Feature("float_list", [getattr(box, side) / lengths[side[0]] for box in boxes])
+        for side in _SIDES
     }
 
 
 def box_specs(prefix: str) -> dict[str, FeatureSpec]:
-    """The specs of the same."""
+    """The specs of `box_features`."""
     return {f"{prefix}/{side}": FeatureSpec("float32", (None,)) for side in _SIDES}
 
 
@@ -317,28 +334,19 @@ def stored_image(record: ImageRecord, image: StoredImage | None, schema: str) ->
     return image
 
 
-def all_specs(schema: Schema, summary: DatasetSummary) -> dict[str, FeatureSpec]:
-    """The specs of all features, those of a sequence's lists among them."""
-    specs = schema.specs(summary)
-    return specs | schema.list_specs(summary) if isinstance(schema, SequenceSchema) else specs
-
-
-def check_own(schema: Schema, own: Iterable[str], added: Mapping[str, str]) -> None:
+def check_taken(schema: Schema, what: str, own: Iterable[str], added: Mapping[str, str]) -> None:
     """Refuses features of the input whose names the schema uses itself.
 
     Args:
-        schema: as it is named in the message.
-        own: its features.
+        schema: named in the message.
+        what: the features of the input are, such as `columns`.
+        own: names of the schema's features.
         added: the name of each in the input, by the name of its feature.
-
-    Raises:
-        ValueError: naming them.
     """
-    clashes = sorted(added[name] for name in added.keys() & set(own))
-    if clashes:
+    if clashes := sorted(added[name] for name in added.keys() & set(own)):
         raise ValueError(
-            f"{', '.join(map(repr, clashes))} of the input: the schema {schema.name!r} writes features of "
-            "these names itself; rename them in the input, or choose another --schema"
+            f"{what} {', '.join(map(repr, clashes))}: the schema {schema.name!r} writes these itself; "
+            f"rename the {what} in the input, or choose another --schema"
         )
 
 
@@ -352,12 +360,7 @@ def check_names(schema: Schema, summary: DatasetSummary) -> None:
     if isinstance(schema, SequenceSchema):
         schema.list_specs(summary)
     own = schema.specs(dataclasses.replace(summary, columns={}))
-    clashes = sorted(own.keys() & columns.keys())
-    if clashes:
-        raise ValueError(
-            f"columns {', '.join(map(repr, clashes))}: the schema {schema.name!r} writes these itself; "
-            "rename the columns in the input, or choose another --schema"
-        )
+    check_taken(schema, "columns", own, dict(zip(columns, columns, strict=True)))
     if not all(name.strip() for name in columns):
         raise ValueError("a column has a blank name; each needs a name, which its feature will have")
 
