@@ -216,9 +216,9 @@ def _spec_faults(
     specs = expected.features or {}
     for noun, found, wanted in (("", features, specs), ("the feature list ", lists, expected.lists)):
         for name in sorted(wanted.keys() - found.keys()):
-            yield WRONG_FEATURES, f"{noun}{name} is not there"
+            yield WRONG_FEATURES, f"{noun}{name} is missing"
         for name in sorted(found.keys() - wanted.keys()):
-            yield WRONG_FEATURES, f"{noun}{name} is in no manifest"
+            yield WRONG_FEATURES, f"{noun}{name} is not in the manifest"
     for name, spec in specs.items():
         if name in features:
             yield from _feature_faults(name, features[name], spec)
@@ -251,7 +251,7 @@ def _pixel_faults(data: bytes, shape: Shape) -> Iterator[Fault]:
     size, sides = _pixel_bytes(shape), shape[:3]
     shown = "x".join("?" if side is None else str(side) for side in sides)
     if size is None or shape.dtype not in _ITEM_BYTES:
-        yield UNDECODABLE, f"pixels whose shape and dtype are not told: {shown} {shape.dtype}"
+        yield UNDECODABLE, f"pixels of unknown shape or dtype: {shown} {shape.dtype}"
         return
     if shape.image_format != "tensor":
         if len(data) != size:
@@ -368,7 +368,7 @@ def _object_faults(view: RecordView, is_ours: bool) -> Iterator[Fault]:
         yield UNEVEN, f"{count} boxes and {', '.join(map(str, sorted(points)))} values of key points"
     parts = _feature(view, f"{_OBJECT}part/object").numbers
     if any(not 0 <= number < count for number in parts):
-        yield UNEVEN, f"a part of an object that is not there, of {count}"
+        yield UNEVEN, f"a part of a missing object, of {count}"
 
 
 def _box_faults(view: RecordView, prefix: str) -> Iterator[Fault]:
@@ -379,5 +379,5 @@ def _box_faults(view: RecordView, prefix: str) -> Iterator[Fault]:
         return
     for at, (xmin, xmax, ymin, ymax) in enumerate(zip(*sides, strict=True)):
         if not (0 <= xmin <= xmax <= 1 and 0 <= ymin <= ymax <= 1):
-            what = f"{prefix} {at}: x {xmin:g} to {xmax:g}, y {ymin:g} to {ymax:g}; each has to be in 0 to 1"
+            what = f"{prefix} {at}: x {xmin:g} to {xmax:g}, y {ymin:g} to {ymax:g}; each must be in [0, 1]"
             yield BAD_BOX, what
