@@ -52,7 +52,7 @@ from recordmill.transforms.sources.tables.columns import (
     SPLIT_COLUMNS,
 )
 from recordmill.transforms.storage import gcs, gcs_client, lock, reader
-from recordmill.transforms.workers import pool, position
+from recordmill.transforms.workers import pool, task
 from tests.pipelines.conversion import by_key, examples, failures, manifest
 
 ROOT = Path(__file__).parents[1]
@@ -696,12 +696,9 @@ def test_the_folders_of_the_map_are_all_there_are() -> None:
 def test_the_limits_of_time_are_told() -> None:
     text = " ".join(README.split())
     assert f"does not end within {pool.ITEM_SECONDS:g} seconds" in text
-    assert f"may take {position.ITEM_CPU_SECONDS:g} seconds of processor time" in text
-    assert f"and {position.CPU_SECONDS_PER_MEGAPIXEL:g} more for each megapixel" in text
-    assert (
-        f"{position.cpu_seconds(MAX_PIXELS):.0f} at the most, since images of more than {MAX_PIXELS:,}"
-        in text
-    )
+    assert f"may take {task.ITEM_CPU_SECONDS:g} seconds of processor time" in text
+    assert f"and {task.CPU_SECONDS_PER_MEGAPIXEL:g} more for each megapixel" in text
+    assert f"{task.cpu_seconds(MAX_PIXELS):.0f} at the most, since images of more than {MAX_PIXELS:,}" in text
     assert f"at most {png._LONGEST_TEXT >> 20} MiB a keyword" in text
     assert f"dead after {lock._LockFile.dead_seconds:g} seconds without a sign of life" in text
     assert f"in a bucket after {lock._LockObject.dead_seconds:g}." in text
