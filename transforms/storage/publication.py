@@ -91,7 +91,7 @@ class DatasetFiles(msgspec.Struct):
 
 
 def published_dataset(output: str) -> PublishedDataset | None:
-    """The dataset in a folder, or None. Raises JobError if manifest.json does not list its files."""
+    """The dataset in a folder, or None. Raises JobError if its manifest.json does not list its files."""
     path, manifest = os.path.join(output, MANIFEST), None
     try:
         text = read_bytes(path)
