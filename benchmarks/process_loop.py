@@ -17,7 +17,7 @@ from recordmill.transforms.examples.features import Feature, build_example
 from recordmill.transforms.examples.tfrecord import RecordWriter, index_lines
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.store import store_image
-from recordmill.transforms.shards.hashing import order_hash, shard_of
+from recordmill.transforms.shards.references import order_hash, shard_of
 
 _SHARDS = 16
 _BUFFER = 1 << 18
