@@ -32,7 +32,7 @@ from recordmill.transforms.flags import Flag
 from recordmill.transforms.images import png
 from recordmill.transforms.images.reasons import MAX_PIXELS
 from recordmill.transforms.sources.registry import SOURCES
-from recordmill.transforms.storage import gcs, gcs_client, lock, read_ahead
+from recordmill.transforms.storage import gcs, gcs_client, lock, reader
 from recordmill.transforms.workers import pool, position
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -223,7 +223,7 @@ def limits() -> str:
             ("requests of a process at a time", f"{gcs_client.CONNECTIONS}", "others wait"),
             (
                 "images that a process reads ahead",
-                f"{read_ahead._IMAGES} images or {read_ahead._BYTES >> 20} MB",
+                f"{reader._IMAGES} images or {reader._BYTES >> 20} MB",
                 "reading waits",
             ),
             (

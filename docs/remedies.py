@@ -74,9 +74,6 @@ REMEDIES = {
     "empty file": "The file has no bytes.",
     "empty image": "The feature of the image has no bytes.",
     "empty label": "The `.cls` member is empty.",
-    "empty list of unknown kind": (
-        "The column has only empty lists, so its type is unknown. Remove the column."
-    ),
     "encrypted member": "Decrypt the archive.",
     "excluded by --include/--exclude": "Left out by your flags.",
     "file does not fit the frames": "`timestamps` or `labels` has other frames than the folder.",
@@ -200,7 +197,6 @@ REMEDIES = {
     "pixels are not uint8": "Write the pixels as uint8, or as PNG.",
     "polygon far outside the image": "The coordinates are not those of this image.",
     "polygon is not pairs of numbers": "Give x and y of each point.",
-    "ragged list": "A list of lists needs rows of one length.",
     "row has a NUL byte": "Remove the byte.",
     "row has not two cells": "Each row is an image and a class.",
     "row is not Unicode": "Save the file as UTF-8.",
@@ -229,7 +225,6 @@ REMEDIES = {
     "takes too long": (
         "The image needed more processor time than the [limit](#limits). Save it again, or scale it down."
     ),
-    "text and numbers in one list": "Use one type.",
     "text is not UTF-8": "Write the feature as UTF-8.",
     "text is not valid Unicode": "Correct the text.",
     "too large": "The file is larger than the [limit](sources.md#limits).",
@@ -247,7 +242,6 @@ REMEDIES = {
     "two lists of frames": "Give `frames` or `image/encoded`.",
     "two panoptic masks": "Two annotations name the image. Remove one.",
     "two values have the same name": "Rename one column or key.",
-    "type that no feature can hold": "Features hold integers, floats, text and flat lists of them.",
     "unknown label": "The label is not in `--label_file`. Add it, or exclude the record.",
     "value does not fit its column": "Other records have another type in this column. Correct the value.",
     "value of the wrong kind": "The value has another type than its feature.",
@@ -255,5 +249,4 @@ REMEDIES = {
     "visibility of a keypoint is not a number": "Correct the feature.",
     "wrong number of bytes": "The bytes do not fit the shape of the pixels.",
     "wrong number of cells": "The row has more or fewer cells than the header.",
-    "wrong number of values": "The feature has a fixed length, and the record has another.",
 }

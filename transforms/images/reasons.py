@@ -30,12 +30,7 @@ def undecodable(reason: str, detail: str = "") -> BadInput:
 
 
 def check_pixels(width: int, height: int, samples: int = 3) -> None:
-    """Checks the size that a header claims, before anything is allocated.
-
-    Args:
-        width: pixels.
-        height: pixels.
-        samples: per pixel.
+    """Checks the size that a header claims, and its samples a pixel, before anything is allocated.
 
     Raises:
         BadInput: no pixels, or too many.

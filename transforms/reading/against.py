@@ -27,15 +27,13 @@ from recordmill.transforms.reading.verify_report import Fault, Likeness, Tally, 
 from recordmill.transforms.reading.verify_shard import DAMAGED
 from recordmill.transforms.reading.verify_tasks import PIXELS_A_BYTE, StoredLocation, lost_record
 from recordmill.transforms.records import BadInput, ImageRecord, ImageRef, Mapped, StoredImage
-from recordmill.transforms.shards.hashing import with_split
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
-from recordmill.transforms.shards.references import reference_record
+from recordmill.transforms.shards.references import reference_record, with_split
 from recordmill.transforms.storage.faults import naming_faults
 from recordmill.transforms.storage.files import read_bytes
 from recordmill.transforms.storage.layout import FAILURES
 from recordmill.transforms.storage.reader import ImageReader
-from recordmill.transforms.workers.position import SLOW_FACTOR
-from recordmill.transforms.workers.task import Task, Worker
+from recordmill.transforms.workers.task import SLOW_FACTOR, Task, Worker
 
 IMAGE_DIFFERS, DIFFERS = "image differs from its source", "record differs from its source"
 WRONG_SPLIT = "record in another split than the source says"
@@ -130,7 +128,7 @@ class SourceComparer:
     def _rebuilt(self, record: ImageRecord, images: Sequence[StoredImage]) -> bytes:
         """The payload that the source makes with the stored images."""
         if record.annotations.steps is None:
-            return self._encoder.build(record, images[0] if images else None)[0]
+            return self._encoder.build(record, images[0] if images else None)
         schema, features = self._settings.schema, self._settings.features
         if not isinstance(schema, SequenceSchema):
             raise ValueError(f"record {record.key!r} is a sequence, which schema {schema.name!r} cannot hold")

@@ -18,8 +18,7 @@ from recordmill.transforms.reading.verify_report import Fault, Tally, merged
 from recordmill.transforms.reading.verify_shard import DAMAGED, RecordRange, scan_shard
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.storage.faults import naming_faults
-from recordmill.transforms.workers.position import SLOW_FACTOR
-from recordmill.transforms.workers.task import Task, Worker
+from recordmill.transforms.workers.task import SLOW_FACTOR, Task, Worker
 
 PIXELS_A_BYTE = 20
 """Pixels assumed for each byte of a record, to limit its processor time: it may have many images."""

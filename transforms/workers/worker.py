@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 from recordmill.transforms import internal_errors
 from recordmill.transforms.records import BadInput, JobError
 from recordmill.transforms.workers import own_process
-from recordmill.transforms.workers.position import SharedPosition
-from recordmill.transforms.workers.task import Task, Worker
+from recordmill.transforms.workers.task import SharedPosition, Task, Worker
 
 OUT_OF_MEMORY = 75
 """The exit status of a worker that has found no memory for an item."""
@@ -29,12 +28,6 @@ _IDLE_SECONDS = 60
 
 Setup = Callable[[Worker], Any]
 """Makes what the tasks of a pool are run with, once in each process. It is pickled."""
-
-
-class Preload(NamedTuple):
-    """To a worker: a module that will be needed, to be imported."""
-
-    module: str
 
 
 class Order(NamedTuple):
@@ -76,7 +69,7 @@ Answer = Done | Traceback | Result | Exception
 
 
 def main(descriptor: int, position_descriptor: int) -> None:
-    """Serves until the socket closes, or nothing has come for long."""
+    """Serves until the socket closes, or no message comes for long."""
     own_process.set_up()
     connection = Connection(descriptor)
     loop = _Loop(connection, SharedPosition(position_descriptor, is_limited=True))
@@ -99,10 +92,10 @@ class _Loop:
         self._reported = 0.0
         internal_errors.send_to(lambda origin, text: connection.send(Traceback(origin, text)))
 
-    def handle(self, message: Preload | Order) -> None:
-        """Imports, or runs a task and answers."""
-        if isinstance(message, Preload):
-            importlib.import_module(message.module)
+    def handle(self, message: str | Order) -> None:
+        """Imports the module of this name, or runs a task and answers."""
+        if isinstance(message, str):
+            importlib.import_module(message)
             return
         self._items = self._source_bytes = 0
         self._reported = time.monotonic()
