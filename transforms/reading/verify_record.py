@@ -49,13 +49,14 @@ _LABELS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 # Of the schemas `plain` and `features`.
 _FREE_LABELS = (("label", ("label/text",)),)
-# Masks of complete images, and whether their pixels are class ids.
+# Masks of images and of objects, and whether their pixels are class ids.
 _MASKS = {
     "image/segmentation/class/encoded": True,
     "image/segmentation/instance/encoded": False,
     "image/panoptic/category/encoded": True,
     "image/panoptic/instance/encoded": False,
     "mask_raw": True,
+    _OBJECT_MASK: False,
 }
 _BACKGROUND = 0
 _ITEM_BYTES = {"uint8": 1, "uint16": 2}
@@ -121,18 +122,19 @@ class RecordChecker:
         for where, view in parts:
             image = _image(view, expected.is_ours)
             images += image is not None
-            masks += sum(len(_feature(view, name).spans) for name in (*_MASKS, _OBJECT_MASK))
+            mask_names = [name for name in _MASKS if name in view.features]
+            masks += sum(len(view.features[name].spans) for name in mask_names)
+            shape = view.shape()
             found = [
-                *(self._image_faults(view, image) if image is not None else ()),
-                *self._mask_faults(view),
+                *(self._image_faults(view, image, shape) if image is not None else ()),
+                *self._mask_faults(view, shape, mask_names),
                 *self._label_faults(view),
                 *_object_faults(view, expected.is_ours),
             ]
             faults += [(kind, where + what) for kind, what in found]
         return Checked(key, faults, images, masks)
 
-    def _image_faults(self, view: RecordView, data: bytes) -> Iterator[Fault]:
-        shape = view.shape()
+    def _image_faults(self, view: RecordView, data: bytes, shape: Shape) -> Iterator[Fault]:
         is_unnamed_raw = not shape.image_format and _pixel_bytes(shape) == len(data)  # of the schema `plain`
         if is_unnamed_raw or shape.image_format in ("raw", "tensor"):
             yield from _pixel_faults(data, shape)
@@ -146,14 +148,11 @@ class RecordChecker:
         if digest and self._expected.is_ours and hashlib.sha256(data).hexdigest() != digest:
             yield WRONG_DIGEST, "image/key/sha256 is another image's"
 
-    def _mask_faults(self, view: RecordView) -> Iterator[Fault]:
-        shape = view.shape()
-        for name, is_classes in _MASKS.items():
-            classes = self._classes if is_classes else None
+    def _mask_faults(self, view: RecordView, shape: Shape, names: Sequence[str]) -> Iterator[Fault]:
+        for name in names:
+            classes = (0, 1) if name == _OBJECT_MASK else self._classes if _MASKS[name] else None
             for data in _values(view, name):
                 yield from _mask_faults(data, shape, classes, name == "mask_raw")
-        for data in _values(view, _OBJECT_MASK):
-            yield from _mask_faults(data, shape, (0, 1))
 
     def _label_faults(self, view: RecordView) -> Iterator[Fault]:
         """Ids without a class, and names of another class."""
