@@ -11,13 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.transforms.examples.tfrecord import (
-    FRAME_BYTES,
-    RecordWriter,
-    index_lines,
-    masked_crc32c,
-    read_records,
-)
+from recordmill.transforms.examples.framing import FRAME_BYTES, masked_crc32c, read_records
+from recordmill.transforms.examples.tfrecord import RecordWriter, index_lines
 from tests.lazy import tf
 
 PAYLOADS = [b"", b"a", b"\x00" * 32, bytes(range(256)) * 300, b"x" * 16383, b"y" * 16384]
