@@ -92,7 +92,7 @@ docs: $(DEVELOPS)
 
 # The pages and tables that are generated from the code.
 reference: $(DEVELOPS)
-	$(RUN) -m recordmill.pipelines.options.documents
+	$(RUN) -m docs.generate
 
 # The locks: what runs, what develops, for all supported versions of Python on Linux and macOS; the image.
 lock: $(UV)

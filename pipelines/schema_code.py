@@ -14,12 +14,12 @@ import textwrap
 import zlib
 from collections.abc import Sequence
 
+from recordmill.pipelines.input.code import parsing_code
+from recordmill.pipelines.input.input_reader import input_readers, why_no_reader
+from recordmill.pipelines.input.layout import layout_of
 from recordmill.pipelines.options.reading import SCHEMA
 from recordmill.transforms.flags import as_flags
 from recordmill.transforms.reading.dataset import Dataset, find_dataset
-from recordmill.transforms.reading.parsing_code import parsing_code
-from recordmill.transforms.reading.parsing_config import input_readers, why_no_reader
-from recordmill.transforms.reading.parsing_dataset import described
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.workers import own_process
 
@@ -30,29 +30,30 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pi
     args = parser.parse_args(sys.argv[1:] if argv is None else argv)
     own_process.set_up()
     try:
-        dataset = find_dataset(args.path)
-        chosen = _only(dataset, args.split)
+        complete = find_dataset(args.path)
+        dataset = _only(complete, args.split)
     except (ValueError, OSError) as error:
         parser.error(str(error) if isinstance(error, ValueError) else f"PATH is {args.path!r}: {error}")
     try:
-        found = described(chosen)
+        layout = layout_of(complete)  # as `load_dataset` has it for every split
+        fault = why_no_reader(dataset, layout)
+        readers = "" if fault else input_readers(dataset, layout)
+        code = parsing_code(dataset, layout)
     except (ValueError, OSError, EOFError, zlib.error, BadInput) as error:
         parser.exit(1, f"{prog}: error: {args.path!r}: {as_flags(str(error))}\n")
-    fault = why_no_reader(found)
     if args.format == "input_reader":
         if fault:
             parser.error(f"--format is 'input_reader', but {fault}")
-        _print(input_readers(found))
+        _print(readers)
         return 0
-    _print(parsing_code(found))
-    if not fault:
+    _print(code)
+    if readers:
         _print("\n# The input readers of the Object Detection API, for its pipeline.config:\n#\n")
-        _print(textwrap.indent(input_readers(found), "# "))
+        _print(textwrap.indent(readers, "# "))
     return 0
 
 
 def _only(dataset: Dataset, split: str | None) -> Dataset:
-    """The dataset, or one split of it."""
     if split is None:
         return dataset
     splits = dataset.splits

@@ -31,7 +31,7 @@ ALLOWED = {
         "transforms.flag_values",
         "transforms.storage",
         "transforms.examples.framing",
-        "transforms.examples.label_map_items",
+        "transforms.examples.label_map",
         "transforms.examples.record_view",
         "transforms.examples.wire",
         "transforms.sources",

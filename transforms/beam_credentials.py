@@ -6,7 +6,7 @@ from recordmill.transforms.storage.file_system import file_system
 
 
 def spare_search(path: str = "gs://") -> None:
-    """Makes Beam ask anonymously, in this process, where our own client does.
+    """Makes Beam send anonymous requests, in this process, where our own client does.
 
     Otherwise each process looks for credentials for 20 seconds, even with --no_auth.
     """

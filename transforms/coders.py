@@ -18,11 +18,9 @@ class StructCoder(coders.Coder):
         self._kind = kind
 
     def encode(self, value: object) -> bytes:
-        """The packed value."""
         return encode(value)
 
     def decode(self, encoded: bytes) -> Any:
-        """The value."""
         return msgspec.msgpack.decode(encoded, type=self._kind)
 
     def is_deterministic(self) -> bool:

@@ -16,7 +16,6 @@ PAIRS = "[^=,]+=[^=,]+(,[^=,]+=[^=,]+)*"
 
 
 def boolean(text: str) -> bool:
-    """true or false, in any case."""
     values = {"true": True, "false": False}
     if text.lower() not in values:
         raise ValueError(f"{text!r} is neither true nor false")
@@ -70,7 +69,6 @@ def renames(text: str) -> dict[str, str]:
 
 
 def pairs(text: str) -> tuple[tuple[str, str], ...]:
-    """`OLD=NEW,…`, in order."""
     return tuple(renames(text).items())
 
 

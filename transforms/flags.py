@@ -41,12 +41,10 @@ class Flag:
         help: its effect, worded for the command line.
         group: heading of its help; empty for a parameter without a flag.
         name: of the flag, without `--`; that of the field unless given.
-        values: that it may have; None for any.
         at_least: lower bound of a number, or of each number.
         above: lower bound that is not allowed itself.
         at_most: upper bound.
         parse: converts a text to the value; None to derive it from the type of the field.
-        metavar: for the value in the help.
         auto: the command line also has `auto`, and has it as the default.
         default_text: the default in words, where the value itself does not say it.
         positional: it is an argument without a name.
@@ -54,9 +52,6 @@ class Flag:
         path: `input`, `output`, `file` or `folder`: what a path names.
         pattern: regular expression of the text, for parameters of a template.
         determines_bytes: the shards of a dataset depend on it.
-        field: of the dataclass.
-        type: of the field, as text.
-        default: of the field; None if it has none.
     """
 
     help: str
@@ -81,17 +76,14 @@ class Flag:
 
     @property
     def shown(self) -> str:
-        """Its name in messages."""
         return self.metavar if self.positional else f"--{self.name}"
 
     @property
     def is_switch(self) -> bool:
-        """Whether it is a boolean."""
         return self.type == "bool"
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether it may be given several times, for a value each."""
         return self.type == "tuple[str, ...]" and self.parse is None
 
     @property
@@ -137,7 +129,6 @@ class Flag:
 
     @property
     def allowed(self) -> str:
-        """The values that it may have, in words."""
         if self.values is not None:
             return " or ".join(filter(None, (", ".join(self.values[:-1]), self.values[-1])))
         if self.above is not None:
@@ -150,20 +141,18 @@ class Flag:
 def flag(default: _T, help: str, group: str = "", **declared: Any) -> _T:
     """A field that is a flag; `declared` are further attributes of `Flag`.
 
-    Args:
-        declared: further attributes of `Flag`.
+    Without `group`, the heading of its help is the group of the class; see `declares_flags`.
     """
     return _field(default, Flag(help=help, group=group or _GROUP_OF_CLASS, **declared))
 
 
 def like(cls: type, field: str, **changed: Any) -> Any:
-    """A field that is a flag of another class too; `changed` are attributes that differ."""
+    """A field that is a flag of another class too, except for the attributes in `changed`."""
     (found,) = (one for one in flags_of(cls) if one.field == field)
     return _field(found.default, dataclasses.replace(found, group=_GROUP_OF_CLASS, **changed))
 
 
 def setting(default: _T, help: str, **declared: Any) -> _T:
-    """A field of the Python API that is no flag."""
     return _field(default, Flag(help=help, **declared))
 
 
@@ -213,7 +202,6 @@ def flags_of(cls: type, *names: str) -> tuple[Flag, ...]:
 
 
 def check_values(config: object) -> None:
-    """Raises ValueError for a field with a value that its flag may not have."""
     for one in flags_of(type(config)):
         one.check(getattr(config, one.field))
 

@@ -42,11 +42,7 @@ def internal_errors(stage: str) -> Iterator[None]:
 
 
 def log_once(origin: str, text: str) -> None:
-    """Logs a traceback, or sends it to the receiver. A second one of the same origin is left out.
-
-    Args:
-        origin: class of the exception, file and line.
-    """
+    """Logs a traceback, or sends it to the receiver, once for each `origin`: class, file and line."""
     if origin in _logged:
         return
     _logged.add(origin)
@@ -57,7 +53,7 @@ def log_once(origin: str, text: str) -> None:
 
 
 def send_to(receiver: Callable[[str, str], None]) -> None:
-    """Lets another process log the tracebacks of this one; `receiver` gets origin and text."""
+    """Sends the tracebacks of this process to `receiver`, with their origin, instead of logging them."""
     global _receiver
     _receiver = receiver
 

@@ -21,9 +21,9 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def report_json(statistics: Mapping[str, Statistics], settings: RecordSettings) -> dict[str, Any]:
-    """The contents of report.json: figures of each split, and what encoding has done to a few images.
+    """The contents of report.json: figures of each split, and crops of a few re-encoded images.
 
-    The same for the same records, whoever has written them, and in whatever order.
+    The same for the same records, whichever runner has written them, in any order.
     """
     splits = {name: split.as_json() for name, split in statistics.items()}
     for split in splits.values():
@@ -36,7 +36,6 @@ def report_json(statistics: Mapping[str, Statistics], settings: RecordSettings) 
 
 
 def report_text(report: Mapping[str, Any]) -> str:
-    """The text of report.json."""
     return json.dumps(report, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -60,9 +59,9 @@ def report_page(
 def reencoded_crops(
     statistics: Iterable[Statistics], settings: RecordSettings
 ) -> Iterator[Mapping[str, Any]]:
-    """The part that encoding has changed most, of each image that is remembered, before and after it.
+    """The most changed part of each remembered image, before and after its encoding.
 
-    An image that cannot be read any more is left out: the dataset is complete without.
+    An image that cannot be read any more is left out: the dataset is complete without it.
     """
     remembered = sorted((reference, key) for split in statistics for key, reference in split.reencoded)
     if not remembered:
@@ -77,5 +76,4 @@ def reencoded_crops(
 
 
 def _worker() -> ProcessExecutor[Worker]:
-    """A process that images may crash; an idle one, where there is one."""
     return ProcessExecutor(worker_itself, no_progress, 1, ITEM_SECONDS * SLOW_FACTOR)

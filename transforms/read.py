@@ -72,11 +72,7 @@ class ReadSource(beam.PTransform):
 
 
 def find_parts(_: bytes, config: SourceConfig, most: int, is_located: bool = False) -> Iterator[_Part]:
-    """The parts of a source, as many as are asked for, if it has any.
-
-    Raises:
-        JobError: the source cannot be read as it is configured.
-    """
+    """The parts of a source: `most`, or one if it has none. Raises JobError for a wrong configuration."""
     try:
         source = source_of(config)
         with cached_listings():
@@ -93,7 +89,7 @@ def find_parts(_: bytes, config: SourceConfig, most: int, is_located: bool = Fal
 
 
 def _check_location(config: SourceConfig) -> None:
-    """Raises ValueError where the dataset is in a folder below the input: its splits would not be read."""
+    """Raises ValueError if the dataset is in a folder below the input: its splits would not be read."""
     found = detect(config).input
     if found != config.input:
         raise ValueError(
@@ -102,11 +98,7 @@ def _check_location(config: SourceConfig) -> None:
 
 
 def list_part(part: _Part, config: SourceConfig, scratch: str | None) -> Iterator[Item]:
-    """The entries of a part of a source that may be read, counted as they come.
-
-    Raises:
-        JobError: the source cannot be read as it is configured.
-    """
+    """The entries of a part of a source, counted. Raises JobError for a wrong configuration."""
     scratch = scratch or _temporary_scratch()
     make_marked_folder(scratch)
     listed = 0

@@ -46,7 +46,6 @@ class BadInput(Exception):
         return f"{self.key}: {text}" if self.key else text
 
     def failure(self, key: str = "") -> Failure:
-        """This error as the failed record of `key`."""
         return Failure(key or self.key, self.stage, self.reason, self.detail)
 
 
@@ -66,9 +65,6 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         key: of the record, or of the file or row that is not a record.
-        stage: the step that failed.
-        reason: as of `BadInput`.
-        detail: as of `BadInput`.
         skipped: the input was left out on purpose.
         kept: the record was written, but one of its annotations was changed or dropped.
     """
@@ -81,7 +77,6 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
     kept: bool = False
 
     def to_json(self) -> str:
-        """This failure as a line of failures.jsonl, without the line end."""
         line: dict[str, str | bool] = {"key": self.key, "stage": self.stage, "reason": self.reason}
         if self.detail:
             line["detail"] = self.detail
@@ -136,10 +131,7 @@ class Box(NamedTuple):
 class Rle(_Tagged, frozen=True, tag=2):
     """A mask as COCO's run lengths, column by column, beginning with a run of zeros.
 
-    Attributes:
-        height: pixels.
-        width: pixels.
-        counts: the runs; or text, as pycocotools compresses them.
+    `counts` are the runs; or text, as pycocotools compresses them.
     """
 
     height: int
@@ -184,7 +176,6 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         id: R + 256 G + 65536 B of its pixels.
-        label: class, as the source has it.
         is_thing: whether it is one object, not stuff.
     """
 
@@ -315,16 +306,9 @@ class ImageRecord(msgspec.Struct, frozen=True, array_like=True):
 class Geometry:
     """How the pixels of a file are mapped to the stored image: turned, then scaled, then padded or cropped.
 
-    Attributes:
-        orientation: EXIF, 1 to 8: how the file's pixels were turned.
-        upright_height: pixels, after turning.
-        upright_width: pixels, after turning.
-        scaled_height: pixels, after resizing.
-        scaled_width: pixels, after resizing.
-        top: row of the stored image in which the resized picture begins; negative where it is cropped.
-        left: column in which it begins.
-        height: pixels of the stored image.
-        width: pixels of the stored image.
+    Sizes are in pixels: after turning, after scaling, and of the stored image. `orientation` is EXIF's, 1 to
+    8. `top` and `left` are the stored row and column in which the scaled picture begins; negative if it is
+    cropped.
     """
 
     orientation: int
@@ -345,8 +329,6 @@ class StoredImage:
     Attributes:
         data: the bytes of image/encoded.
         image_format: `jpeg`, `png`, `gif`, `bmp`, `webp`, `raw` or `tensor`.
-        height: pixels.
-        width: pixels.
         channels: as `tf.io.decode_image` with channels=0 decodes it, or as stored for raw and tensor.
         dtype: of the decoded pixels, `uint8` or `uint16`.
         colorspace: `RGB`, `Grayscale`, `CMYK`, `RGBA` or `GrayscaleAlpha`, of the stored bytes.
@@ -371,13 +353,13 @@ class StoredImage:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mapped:
-    """Annotations in the coordinates of the stored image, and notes of those that were clipped or dropped.
+    """Annotations in the coordinates of the stored image.
 
     Attributes:
-        objects: those that are left, each with its box, in pixels of the stored image and within it.
+        objects: each with its box, in pixels of the stored image and within it.
         masks: encoded as a schema needs them, by name: `class_png`, `class_raw` (height x width uint8),
             `instance_png`, `panoptic_category_png`, `panoptic_instance_png`.
-        object_masks: a PNG for each object, 1 where it is and 0 elsewhere; empty if no schema needs them.
+        object_masks: a PNG for each object, 1 inside it and 0 elsewhere; empty if no schema needs them.
         notes: (reason, detail) of each annotation that was clipped or dropped.
     """
 

@@ -56,7 +56,6 @@ class MeasureSettings(beam.PTransform):
     """PCollection[ImageRecord | Failure] -> PCollection[str]: the path of sweep.json, once it is written.
 
     Args:
-        output: folder of the sweep, on this machine or `gs://`.
         dataset: how records are built of images, by how many processes, and whether a sweep that the output
             holds is replaced; its policy is not looked at.
     """
@@ -118,14 +117,13 @@ class MeasureSettings(beam.PTransform):
 
 
 def reason_of(failure: Failure) -> str:
-    """What failures are counted by."""
     return f"{failure.stage}: {failure.reason}"
 
 
 def prepare_records(
     _: bytes, config: DatasetConfig, output: str, totals: Iterable[Totals], failures: Iterable[Failure]
 ) -> RecordSettings:
-    """What records are built by, as `convert` would; makes the folder of the sweep.
+    """The settings by which `convert` would build records; makes the folder of the sweep.
 
     Raises:
         JobError: there is no image, labels or columns do not fit, or the folder cannot take a sweep.
@@ -140,7 +138,6 @@ def prepare_records(
 
 
 def nothing_measured(reasons: Counter[str]) -> str:
-    """What to say where there is nothing to show."""
     message = f"there is no image to measure: {reasons.total()} inputs failed"
     if reasons:
         reason, times = reasons.most_common(1)[0]
@@ -164,7 +161,6 @@ class MeasureFn(_SweepFn[None, MeasuredImage | Failure]):
         yield from self.submit(None, MeasureTask(reference, self._settings, self._seen, records))
 
     def results(self, _: None, found: MeasuredImage | Failure) -> Iterator[Any]:
-        """The image, or why it failed."""
         if isinstance(found, Failure):
             self.log.add(found)
             count_left_out(found)
@@ -181,7 +177,6 @@ class CropFn(_SweepFn[Worst, list[Crop]]):
         yield from self.submit(worst, CropTask(worst.reference, self._settings, self._seen, worst))
 
     def results(self, worst: Worst, crops: list[Crop]) -> Iterator[Any]:
-        """The crops of an image."""
         yield worst, crops
 
 
@@ -217,11 +212,7 @@ def write_files(
     config: SweepConfig,
     source: SweptSource,
 ) -> str:
-    """Writes all files of the sweep; the path of sweep.json.
-
-    Raises:
-        JobError: no image could be measured, or a file cannot be written.
-    """
+    """Writes all files of the sweep; returns the path of sweep.json. Raises JobError."""
     reasons = Counter(dict(failures))
     if not total.images:
         raise JobError(nothing_measured(reasons))

@@ -12,7 +12,6 @@ import pytest
 
 from benchmarks.drawings import draw_folder
 from recordmill.pipelines.options.convert import CONVERT, ConvertOptions, Running, parse_convert
-from recordmill.pipelines.options.documents import documents
 from recordmill.pipelines.options.runner import Display, Runner
 from recordmill.transforms.flags import flags_of
 from tests.buckets.server import BucketServer
@@ -105,12 +104,6 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
 def matches(name: str, value: str) -> bool:
     """Whether Dataflow takes a value: all regular expressions match all of it."""
     return all(re.fullmatch(pattern, value) for pattern in PARAMETERS[name]["regexes"])
-
-
-def test_the_file_is_generated() -> None:
-    (text,) = (text for path, text in documents().items() if path.name == "metadata.json")
-    remedy = "deploy/metadata.json is out of date: python -m recordmill.pipelines.options.documents"
-    assert (Path(__file__).parents[2] / "deploy/metadata.json").read_text("utf-8") == text, remedy
 
 
 def test_the_parameters_are_the_flags_but_those_of_a_terminal_or_one_machine() -> None:

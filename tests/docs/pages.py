@@ -88,4 +88,5 @@ def anchors(text: str) -> set[str]:
     titles = re.findall(r"^#+ (.*)$", prose(text), re.MULTILINE)
     titles = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title) for title in titles]
     slugs = {re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-") for title in titles}
-    return slugs | set(re.findall(r"id=\"([^\"]+)\"", text))
+    of_api = re.findall(r"^::: (\S+)$", text, re.MULTILINE)
+    return slugs | set(of_api) | set(re.findall(r"id=\"([^\"]+)\"", text))

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
 
+from docs.generate import COMMANDS
 from recordmill.pipelines import cli
-from recordmill.pipelines.options.documents import COMMANDS
 from tests.docs.inputs import draw_inputs
 from tests.docs.pages import PAGES, ROOT, Block, arguments, blocks, commands, text_of
 
@@ -168,7 +168,7 @@ def run_program(block: Block, page: str, names: dict[str, Any]) -> None:
         if (found := re.match(r"\s*print\(.*\)  # (.*)$", line))
     }
 
-    def shown(*values: object, **more: Any) -> None:
+    def shown(*values, **more):  # type: ignore[no-untyped-def]  # Beam would check types
         out = io.StringIO()
         print(*values, **{**more, "file": out})
         number = sys._getframe(1).f_lineno

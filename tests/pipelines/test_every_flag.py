@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from docs.generate import COMMANDS
 from recordmill.pipelines.options.convert import CONVERT, parse_convert
-from recordmill.pipelines.options.documents import COMMANDS
 from recordmill.pipelines.options.parser import Command
 from recordmill.transforms.flags import flags_of
 from recordmill.transforms.sweeping.settings import SweepConfig

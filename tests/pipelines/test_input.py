@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from recordmill import dataset_info, load_dataset
-from recordmill.pipelines.input_splits import count_records, pieces_of
+from recordmill.pipelines.input.splits import count_records, pieces_of
 from recordmill.transforms.reading.dataset import find_dataset
 from tests.images.drawn import encoded, gradient
 from tests.lazy import tf
@@ -94,7 +94,7 @@ def test_numbered_parts_of_a_split(rows: Path, part: str) -> None:
 @pytest.mark.parametrize("whole", [1, 7, 50, 99, 103, 1281])
 def test_per_cent_are_rounded_as_tfds_does(whole: int) -> None:
     tfds = pytest.importorskip("tensorflow_datasets")
-    from recordmill.pipelines.input_splits import _bound
+    from recordmill.pipelines.input.splits import _bound
 
     infos = {"train": tfds.core.SplitInfo(name="train", shard_lengths=[whole], num_bytes=0)}
     # of a share from the end that rounds to no record, TFDS makes all records from the start

@@ -47,8 +47,8 @@ def painted(boxes: Any = BOXES) -> dict[str, Any]:
 
 def boxes_of(element: dict[str, Any], height: int, width: int) -> np.ndarray:
     """n x (xmin, ymin, xmax, ymax) in pixels."""
-    sides = [element[f"image/object/bbox/{side}"].numpy() for side in SIDES]
-    return np.stack(sides, 1) * (width, height, width, height)
+    boxes: np.ndarray = element["image/object/bbox"].numpy()
+    return boxes[:, [1, 0, 3, 2]] * (width, height, width, height)
 
 
 @pytest.mark.slow
@@ -93,8 +93,7 @@ def test_parts_keep_their_object(tmp_path: Path) -> None:
     [element] = load_dataset(write(tmp_path / "a.tfrecord", stored), size=(40, 68), resize="crop_or_pad")
     assert element["image/object/class/label"].numpy().tolist() == [2, 3]
     assert element["image/object/part/object"].numpy().tolist() == [1]
-    part = [element[f"image/object/part/bbox/{side}"].numpy()[0] for side in SIDES]
-    assert part == pytest.approx([64 / 68, 0, 1, 8 / 40])
+    assert element["image/object/part/bbox"].numpy() == pytest.approx(np.array([[0, 64 / 68, 8 / 40, 1]]))
 
 
 @pytest.mark.slow
@@ -113,7 +112,10 @@ def test_batches_are_ragged_or_padded(tmp_path: Path) -> None:
     assert batch["image/object/mask"].row_lengths().numpy().tolist() == [3, 1]
     [padded] = load_dataset(path, batch_size=2, size=32, lists="padded")
     assert padded["image/object/class/label"].numpy().tolist() == [[1, 2, 3], [1, -1, -1]]
-    assert padded["image/object/bbox/xmin"].numpy()[1].tolist() == pytest.approx([2 / 80, 0, 0])
+    assert batch["image/object/bbox"].row_lengths().numpy().tolist() == [3, 1]
+    assert batch["image/object/bbox"].shape.as_list() == [2, None, 4]
+    boxes = [[4 / 40, 2 / 80, 34 / 40, 22 / 80], [0] * 4, [0] * 4]
+    assert padded["image/object/bbox"].numpy()[1] == pytest.approx(np.array(boxes))
     assert padded["image/object/mask"].shape == (2, 3, 32, 32)
     assert not padded["image/object/mask"].numpy()[1, 1:].any()
 
@@ -122,6 +124,7 @@ def test_objects_are_the_target_where_there_is_no_label(tmp_path: Path) -> None:
     [(image, target)] = load_dataset(write(tmp_path / "a.tfrecord", painted()), as_supervised=True)
     assert image.shape == (HEIGHT, WIDTH, 3)
     assert target["image/object/class/label"].numpy().tolist() == [1, 2, 3]
+    assert target["image/object/bbox"].shape == (3, 4)
     assert all(name.startswith("image/object/") for name in target)
 
 

@@ -93,7 +93,7 @@ def test_sixteen_bits(tmp_path: Path) -> None:
     assert np.array_equal(only(path, dtype="uint8")[..., 0], values >> 8)
     shallow = file_of(Image.fromarray(pixels(HEIGHT, WIDTH)), "PNG")
     deep = file_of(Image.fromarray(values), "PNG")
-    records = [record(shallow)] * 8 + [record(deep, key="deep.png")]
+    records = [record(shallow)] * 64 + [record(deep, key="deep.png")]
     mixed = load_dataset(write(tmp_path / "mixed.tfrecord", *records))
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"deep\.png.*PNG of 16 bits"):
         list(mixed)
@@ -147,12 +147,12 @@ def test_channels(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("first", "later"), [("L", "RGB"), ("RGB", "RGBA")])
 def test_nothing_is_lost_unasked(tmp_path: Path, first: str, later: str) -> None:
     image = Image.fromarray(pixels(HEIGHT, WIDTH, 4), "RGBA")
-    records = [record(file_of(image.convert(first), "PNG"))] * 8
+    records = [record(file_of(image.convert(first), "PNG"))] * 64
     records.append(record(file_of(image.convert(later), "PNG"), key="later.png"))
     path = write(tmp_path / "a.tfrecord", *records)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"later\.png.*Give channels="):
         list(load_dataset(path))
-    assert len(list(load_dataset(path, channels=3))) == 9
+    assert len(list(load_dataset(path, channels=3))) == 65
 
 
 def test_batches_need_one_size(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_batches_of_small_images_are_what_records_are(tmp_path: Path, channels: 
 @pytest.mark.slow
 def test_a_small_image_unlike_the_others_of_its_batch(tmp_path: Path) -> None:
     colour, grey = pixels(HEIGHT, WIDTH, 3), pixels(HEIGHT, WIDTH)
-    files = [file_of(Image.fromarray(one), "PNG") for one in (*[colour] * 8, grey)]
+    files = [file_of(Image.fromarray(one), "PNG") for one in (*[colour] * 65, grey)]
     [*_, last] = load_dataset(write(tmp_path / "a.tfrecord", *map(record, files)), batch_size=3)
     assert np.array_equal(last["image/encoded"], [colour, colour, np.repeat(grey[..., None], 3, 2)])
     other = record(file_of(Image.fromarray(colour.transpose(1, 0, 2)), "PNG"), SHAPE[::-1], "turned.png")

@@ -87,7 +87,7 @@ def test_the_code_reads_what_was_converted(boxes: Path, capsys: pytest.CaptureFi
     for one in [*found, *made["load"]("val").as_numpy_iterator()]:
         pixels = np.asarray(Image.open(boxes / one["image/filename"].decode()))
         np.testing.assert_array_equal(one["image/encoded"], pixels)
-        assert one["boxes"].tolist() == [[0.25, 0.125, 0.75, 0.5]]
+        assert one["image/object/bbox"].tolist() == [[0.25, 0.125, 0.75, 0.5]]
         assert one["image/object/class/label"].tolist() == [1]
 
 

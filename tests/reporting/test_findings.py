@@ -25,7 +25,7 @@ from recordmill.transforms.reading.dataset import find_dataset
 from recordmill.transforms.records import Failure
 from recordmill.transforms.reporting import findings as gathering
 from recordmill.transforms.reporting import samples as sampling
-from recordmill.transforms.reporting.count import RecordPlace, count_records
+from recordmill.transforms.reporting.count import RecordLocation, count_records
 from recordmill.transforms.reporting.findings import (
     Findings,
     gather,
@@ -286,8 +286,8 @@ def test_a_damaged_report(report: Any) -> None:
         parse_report(report)
 
 
-def places(count: int, split: str = "train") -> list[RecordPlace]:
-    return [RecordPlace("x", split, number) for number in range(count)]
+def places(count: int, split: str = "train") -> list[RecordLocation]:
+    return [RecordLocation("x", split, number) for number in range(count)]
 
 
 def test_each_class_gets_its_pictures() -> None:
@@ -348,7 +348,7 @@ def test_few_records_of_few_shards_are_looked_at(tmp_path: Path, monkeypatch: py
 def test_places_of_many_records_are_spread(tmp_path: Path) -> None:
     payload = build_example({"label": 1})
     count = count_records(find_dataset(str(write(tmp_path / "x.tfrecord", [payload] * 3000))))
-    numbers = [place.number for place in count.places]
+    numbers = [place.number for place in count.locations]
     assert numbers == list(range(0, 3000, 4)) and count.statistics["train"].labels == {1: 3000}
 
 

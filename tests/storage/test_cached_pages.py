@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.transforms.storage import cached_pages
-from recordmill.transforms.storage.cached_pages import CachedPages
+from recordmill.transforms.storage import confinement as cached_pages
+from recordmill.transforms.storage.confinement import CachedPages
 from recordmill.transforms.storage.file_system import Entry, Status
 from recordmill.transforms.storage.gcs import GcsFileSystem
 from tests.buckets.server import BucketServer

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.storage.cached_pages import CachedPages
-from recordmill.transforms.storage.confinement import Confinement, LocatedFile
+from recordmill.transforms.storage.confinement import CachedPages, Confinement, LocatedFile
 from recordmill.transforms.storage.file_system import scheme_of
 from recordmill.transforms.storage.local import version_of
 from recordmill.transforms.storage.paths import below, tidy_uri

@@ -11,7 +11,7 @@ import pytest
 
 from recordmill.transforms.records import BadInput, ImageRef
 from recordmill.transforms.storage import files, gcs, gcs_client, listing
-from recordmill.transforms.storage.cached_pages import CachedPages
+from recordmill.transforms.storage.confinement import CachedPages
 from recordmill.transforms.storage.file_system import NEW, ChangedError, Entry, file_system
 from recordmill.transforms.storage.gcs import GcsFileSystem
 from recordmill.transforms.storage.reader import ImageReader

@@ -12,8 +12,7 @@ from google.cloud import storage
 
 from recordmill.transforms.records import ImageRef
 from recordmill.transforms.storage import gcs, listing
-from recordmill.transforms.storage.cached_pages import CachedPages
-from recordmill.transforms.storage.confinement import Confinement
+from recordmill.transforms.storage.confinement import CachedPages, Confinement
 from recordmill.transforms.storage.file_system import Status
 from recordmill.transforms.storage.files import status_of
 from recordmill.transforms.storage.gcs import GcsFileSystem

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from recordmill.transforms.storage.read_ahead import _BYTES, _IMAGES, Loading, read_ahead
+from recordmill.transforms.storage.reader import _BYTES, _IMAGES, Loading, read_ahead
 
 MIB = 1 << 20
 

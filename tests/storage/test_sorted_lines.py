@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from recordmill.transforms.records import Failure
 from recordmill.transforms.storage import gcs
 from recordmill.transforms.storage.files import write_file
-from recordmill.transforms.storage.output import write_failures
-from recordmill.transforms.storage.sorted_lines import in_order
+from recordmill.transforms.storage.output import in_order, write_failures
 from tests.buckets.server import BucketServer
 from tests.storage.test_output import begun
 

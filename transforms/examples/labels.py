@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from recordmill.transforms.examples.label_map_items import read_map_items
+from recordmill.transforms.examples.label_map import read_map_items
 from recordmill.transforms.records import IGNORE, BadInput
 
 Label = str | int

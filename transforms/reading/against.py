@@ -130,7 +130,7 @@ class SourceComparer:
     def _rebuilt(self, record: ImageRecord, images: Sequence[StoredImage]) -> bytes:
         """The payload that the source makes with the stored images."""
         if record.annotations.steps is None:
-            return self._encoder.build(record, images[0] if images else None)[0]
+            return self._encoder.build(record, images[0] if images else None)
         schema, features = self._settings.schema, self._settings.features
         if not isinstance(schema, SequenceSchema):
             raise ValueError(f"record {record.key!r} is a sequence, which schema {schema.name!r} cannot hold")

@@ -1,4 +1,4 @@
-"""Names of the classes of a dataset: those of its manifest, else of what lies beside its files."""
+"""Names of the classes of a dataset: from its manifest, or from files next to its shards."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from recordmill.transforms.sources.tfrecord.files import defined_classes, inputs
 
 
 class NamesFound(NamedTuple):
-    """What tells the names of classes.
+    """Names of classes.
 
     Attributes:
         names: by stored id, in the order of the ids.
-        texts: what people call a class whose name is a code, by name.
-        fault: why the names beside the files are not heeded; empty where they are, or there are none.
+        texts: display text by name, for classes whose names are codes.
+        fault: why the files with names cannot be used; empty if they can, or there are none.
     """
 
     names: dict[int, str]
@@ -25,7 +25,7 @@ class NamesFound(NamedTuple):
 
     @property
     def shown(self) -> dict[int, str]:
-        """What people call each class, by its id."""
+        """The display text, or else the name, of each class by id."""
         return {number: self.texts.get(name, name) for number, name in self.names.items()}
 
 
@@ -33,7 +33,7 @@ def class_names(dataset: Dataset) -> NamesFound:
     """The classes that the manifest, else label maps, else a label file of TFDS define.
 
     Raises:
-        OSError: what lies beside the files cannot be read.
+        OSError: the files next to the shards cannot be read.
     """
     if dataset.manifest is not None or not dataset.shards:
         return NamesFound(dataset.labels, {})

@@ -1,4 +1,4 @@
-"""What lies at a path that people read: a dataset of ours, a folder of TFRecords, some shards, one file."""
+"""Finds the TFRecord files at a path: a dataset of ours, another folder of TFRecords, or some files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import fnmatch
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from recordmill.transforms.examples.schema import FeatureSpec
@@ -30,14 +30,14 @@ class ShardEntry:
 
     Attributes:
         path: local or `gs://`.
-        split: that the manifest or its name tells; None where neither does.
-        size: bytes that it has; None where it is not there.
-        index: path of its index; None where there is none.
-        records: that the manifest says it has; None without one.
-        expected_size: bytes that the manifest says it has; None without one.
-        sha256: of the file as the manifest has it, in hex; empty without one.
-        lineage: name of its lineage in the folder; None without one.
-        lineage_sha256: of that, as the manifest has it.
+        split: from the manifest or its name; None if neither has one.
+        size: bytes; None if it does not exist.
+        index: path of its index; None if there is none.
+        records: number of records in the manifest; None without one.
+        expected_size: bytes in the manifest; None without one.
+        sha256: of the file in the manifest, in hex; empty without one.
+        lineage: name of its lineage file in the folder; None without one.
+        lineage_sha256: of the lineage file in the manifest.
     """
 
     path: str
@@ -53,13 +53,13 @@ class ShardEntry:
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """What is read.
+    """TFRecord files that are read together.
 
     Attributes:
         path: absolute, or a URI.
-        folder: that its shards lie in; the dataset's own where it is one of ours.
-        shards: in the order of the manifest, else of their paths.
-        manifest: parsed; None where no manifest tells of these shards.
+        folder: of its shards.
+        shards: in the order of the manifest, or of their paths.
+        manifest: parsed; None if no manifest lists these shards.
     """
 
     path: str
@@ -74,7 +74,7 @@ class Dataset:
 
     @property
     def splits(self) -> dict[str, tuple[ShardEntry, ...]]:
-        """The shards by split; those without one are `train`."""
+        """The shards by split; those without one are in `train`."""
         found: dict[str, tuple[ShardEntry, ...]] = {}
         if self.is_whole and self.manifest is not None:
             found = dict.fromkeys(self.manifest["splits"], ())
@@ -85,31 +85,31 @@ class Dataset:
 
     @property
     def features(self) -> dict[str, FeatureSpec] | None:
-        """What the manifest says of each feature, of a sequence of its context; None without one."""
+        """The features in the manifest, of a sequence those of its context; None without one."""
         return None if self.manifest is None else _specs(self.manifest["features"])
 
     @property
     def feature_lists(self) -> dict[str, FeatureSpec]:
-        """What the manifest says of one step of each feature list; empty where there are none."""
+        """One step of each feature list in the manifest."""
         return {} if self.manifest is None else _specs(self.manifest.get("feature_lists", {}))
 
     @property
     def labels(self) -> dict[int, str]:
-        """Class name by stored id, as the manifest has them; empty without one."""
+        """Class names by stored id in the manifest; empty without one."""
         if self.manifest is None:
             return {}
         return {int(number): name for number, name in self.manifest["labels"].items()}
 
     @property
     def renames(self) -> dict[str, str]:
-        """The name that our schemas have for a feature, by the name that it is stored under (`--rename`)."""
+        """Our name of each renamed feature, by its stored name (`--rename`)."""
         if self.manifest is None:
             return {}
         return {new: old for old, new in self.manifest["config"].get("rename", {}).items()}
 
 
 def find_dataset(path: str) -> Dataset:
-    """What there is to read at a path.
+    """The TFRecord files at a path.
 
     Args:
         path: a folder with manifest.json, a folder of versions of which latest.json names one, another folder
@@ -117,88 +117,84 @@ def find_dataset(path: str) -> Dataset:
             (`out/train@16.tfrecord`, `out/train@*`); local or `gs://`.
 
     Raises:
-        ValueError: there is nothing to read, or its manifest is damaged; names the path, and what it may be.
-        OSError: it may not be read.
+        ValueError: there are none, or the manifest is damaged; names the path, and the valid forms.
+        OSError: it cannot be read.
     """
-    place = absolute(path)
-    if is_folder(place):
-        folder = _dataset_folder(place)
-        return _folder(place) if folder is None else _published(folder, folder)
-    if is_file(place):
-        return _some(place, os.path.dirname(place), [os.path.basename(place)])
-    return _pattern(place)
+    path = absolute(path)
+    if is_folder(path):
+        folder = _dataset_folder(path)
+        return _folder(path) if folder is None else _published(folder)
+    if is_file(path):
+        return _some(path, os.path.dirname(path), [os.path.basename(path)])
+    return _pattern(path)
 
 
 def followed(path: str) -> str:
-    """The folder of the latest version where a path is one of versions; else the path itself, absolute.
+    """The folder of the latest version, if a path is a folder of versions; else the absolute path.
 
     Raises:
         ValueError: it has versions, and no latest.json that names one of them.
-        OSError: it may not be read.
+        OSError: it cannot be read.
     """
-    place = absolute(path)
-    return (_dataset_folder(place) if is_folder(place) else None) or place
+    path = absolute(path)
+    return (_dataset_folder(path) if is_folder(path) else None) or path
 
 
-def _dataset_folder(place: str) -> str | None:
-    """The folder that has the manifest: the one given, or that of its latest version; None where none has."""
-    if is_file(f"{place}/{MANIFEST}"):
-        return place
+def _dataset_folder(path: str) -> str | None:
+    """The folder with the manifest: this one, or that of its latest version; None if neither has one."""
+    if is_file(f"{path}/{MANIFEST}"):
+        return path
     try:
-        latest = latest_version(place)
+        latest = latest_version(path)
     except ValueError as error:
-        versions = published_versions(place)
-        if versions:
+        if versions := published_versions(path):
             raise ValueError(f"{error}; {_instead(versions)}") from error
-        return None  # somebody else's, beside TFRecords
-    if latest is not None and is_file(f"{version_folder(place, latest)}/{MANIFEST}"):
-        return version_folder(place, latest)
-    versions = published_versions(place)
+        return None  # latest.json of another program
+    if latest is not None and is_file(f"{version_folder(path, latest)}/{MANIFEST}"):
+        return version_folder(path, latest)
+    versions = published_versions(path)
     if latest is not None:
         raise ValueError(
-            f"{f'{place}/{LATEST}'!r} names the version {latest}, which is not there; {_instead(versions)}"
+            f"{f'{path}/{LATEST}'!r} names the version {latest}, which is not there; {_instead(versions)}"
         )
     if versions:
-        raise ValueError(f"{place!r} has no {LATEST} that names the version to read; {_instead(versions)}")
+        raise ValueError(f"{path!r} has no {LATEST} that names the version to read; {_instead(versions)}")
     return None
 
 
 def _instead(versions: Sequence[Version]) -> str:
-    """What can be read instead."""
+    """A remedy: the versions that can be read."""
     if not versions:
         return "there is no version"
     more = "…, " if len(versions) > _MOST_NAMED else ""
     return f"give the folder of one: {more}{', '.join(map(str, versions[-_MOST_NAMED:]))}"
 
 
-def _published(path: str, folder: str) -> Dataset:
-    """A dataset of ours, whole."""
+def _published(folder: str) -> Dataset:
+    """A complete dataset of ours."""
     manifest = read_manifest(folder)
-    indexes = _names(f"{folder}/{INDEX}")
-    sizes = {name: _size(f"{folder}/{name}") for _, shard in _listed(manifest) for name in [shard["file"]]}
-    return Dataset(path, folder, _entries(folder, manifest, sizes, indexes), manifest)
+    names = {shard["file"] for _, shard in _listed(manifest)}
+    return Dataset(folder, folder, _entries(folder, manifest, names), manifest)
 
 
 def _some(path: str, folder: str, names: list[str]) -> Dataset:
     """Some files of a folder, which may be a dataset of ours."""
     folder = folder or "."
-    indexes = _names(f"{folder}/{INDEX}")
-    beside = set(names_in(folder))
-    if MANIFEST in beside:
+    siblings = set(names_in(folder))
+    if MANIFEST in siblings:
         manifest = read_manifest(folder)
-        listed = {shard["file"] for _, shard in _listed(manifest)}
-        if listed.issuperset(names):
-            sizes = {name: _size(f"{folder}/{name}") for name in names}
-            return Dataset(path, folder, _entries(folder, manifest, sizes, indexes), manifest)
-    entries = []
-    for name in names:
-        place = f"{folder}/{name}"
-        entries.append(ShardEntry(place, split_of(name), _size(place), _index(folder, name, indexes, beside)))
+        if {shard["file"] for _, shard in _listed(manifest)}.issuperset(names):
+            return Dataset(path, folder, _entries(folder, manifest, names), manifest)
+    others = {name: f"{folder}/{name}" for name in siblings} | _indexes(folder)
+    entries = [
+        ShardEntry(f"{folder}/{name}", split_of(name), _size(f"{folder}/{name}"), _index(name, others))
+        for name in names
+    ]
     return Dataset(path, folder, tuple(entries))
 
 
 def _folder(path: str) -> Dataset:
-    """A folder of TFRecord files that no manifest of ours describes."""
+    """A folder of TFRecord files without a manifest of ours."""
     found = inputs(SourceConfig(kind="tfrecord", input=path))
     if not found.files:
         if any(isinstance(item, Failure) for item in found.failures) and not found.others:
@@ -207,11 +203,15 @@ def _folder(path: str) -> Dataset:
             f"{path!r} has no {MANIFEST}, and no file that is called like TFRecords, such as train.tfrecord "
             "or train-00000-of-00010"
         )
-    entries = []
-    for file in found.files:
-        index = _index_beside(file.key, found.others)
-        entries.append(ShardEntry(file.path, split_of(file.key), file.size, index))
-    return Dataset(path, path, tuple(entries))
+    others = {key: other.path for key, other in found.others.items()}
+    return Dataset(
+        path,
+        path,
+        tuple(
+            ShardEntry(file.path, split_of(file.key), file.size, _index(file.key, others))
+            for file in found.files
+        ),
+    )
 
 
 def _pattern(path: str) -> Dataset:
@@ -237,7 +237,7 @@ def read_manifest(folder: str) -> dict[str, Any]:
     """The manifest of a folder.
 
     Raises:
-        ValueError: it is damaged, or of a version that is not read; one line.
+        ValueError: it is damaged, or has an unknown format_version; one line.
     """
     path = f"{folder}/{MANIFEST}"
     try:
@@ -251,8 +251,8 @@ def read_manifest(folder: str) -> dict[str, Any]:
         _specs(manifest["features"])
         dict(manifest["labels"]), dict(manifest["config"]), dict(manifest.get("digests", {}))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        told = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        raise ValueError(f"{path!r} is no manifest that can be read: {told}") from error
+        fault = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"{path!r} is no manifest that can be read: {fault}") from error
     return dict(manifest)
 
 
@@ -261,21 +261,21 @@ def _listed(manifest: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     return [(name, shard) for name, split in manifest["splits"].items() for shard in split["shards"]]
 
 
-def _entries(
-    folder: str, manifest: Mapping[str, Any], sizes: Mapping[str, int | None], indexes: set[str]
-) -> tuple[ShardEntry, ...]:
-    """The entries of the shards that have a size here."""
+def _entries(folder: str, manifest: Mapping[str, Any], names: Collection[str]) -> tuple[ShardEntry, ...]:
+    """The entries of some shards of a manifest."""
     digests = manifest.get("digests", {})
     lineages = {
-        os.path.basename(name).partition(".")[0]: name for name in digests if name.startswith(f"{LINEAGE}/")
+        f"{os.path.basename(name).partition('.')[0]}.tfrecord": name
+        for name in digests
+        if name.startswith(f"{LINEAGE}/")
     }
-    lineages = {f"{stem}.tfrecord": name for stem, name in lineages.items()}
+    indexes = _indexes(folder)
     return tuple(
         ShardEntry(
             path=f"{folder}/{shard['file']}",
             split=split,
-            size=sizes[shard["file"]],
-            index=_index(folder, shard["file"], indexes, set()),
+            size=_size(f"{folder}/{shard['file']}"),
+            index=_index(shard["file"], indexes),
             records=shard["records"],
             expected_size=shard["bytes"],
             sha256=shard["sha256"],
@@ -283,33 +283,28 @@ def _entries(
             lineage_sha256=digests.get(lineages.get(shard["file"]), ""),
         )
         for split, shard in _listed(manifest)
-        if shard["file"] in sizes
+        if shard["file"] in names
     )
 
 
-def _names(folder: str) -> set[str]:
-    return set(names_in(folder)) if is_folder(folder) else set()
+def _indexes(folder: str) -> dict[str, str]:
+    """The paths of the files in `index/` of a folder, by their names in the folder."""
+    within = f"{folder}/{INDEX}"
+    return {f"{INDEX}/{name}": f"{within}/{name}" for name in names_in(within)} if is_folder(within) else {}
 
 
-def _index(folder: str, name: str, indexes: set[str], beside: set[str]) -> str | None:
-    """Path of the index of a file: in `index/`, or beside it, by the names that DALI's users give it."""
+def _index(key: str, others: Mapping[str, str]) -> str | None:
+    """Path of the index of a file: in `index/`, or next to it, by the names that users of DALI give it.
+
+    Args:
+        key: of the file.
+        others: paths by key.
+    """
+    folder, slash, name = key.rpartition("/")
     stem = _ENDING.sub("", name)
-    if f"{stem}.idx" in indexes:
-        return f"{folder}/{INDEX}/{stem}.idx"
-    for candidate in (f"{stem}.idx", f"{name}.idx", f"{name}.index", f"{stem}.index"):
-        if candidate in beside:
-            return f"{folder}/{candidate}"
-    return None
-
-
-def _index_beside(key: str, beside: Mapping[str, Any]) -> str | None:
-    folder, _, name = key.rpartition("/")
-    stem = _ENDING.sub("", name)
-    for below in (f"{INDEX}/{stem}.idx", f"{stem}.idx", f"{name}.idx", f"{name}.index", f"{stem}.index"):
-        found = beside.get(f"{folder}/{below}" if folder else below)
-        if found is not None:
-            return str(found.path)
-    return None
+    candidates = (f"{INDEX}/{stem}.idx", f"{stem}.idx", f"{name}.idx", f"{name}.index", f"{stem}.index")
+    found = (others.get(f"{folder}{slash}{candidate}") for candidate in candidates)
+    return next((path for path in found if path is not None), None)
 
 
 def _size(path: str) -> int | None:

@@ -1,10 +1,11 @@
-"""What the records of a file have in common: names, dtypes and shapes of features, told by the first."""
+"""The features that records have in common, and their images, by the first records of a dataset."""
 
 from __future__ import annotations
 
 import dataclasses
+import io
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from recordmill.transforms.examples.record_view import (
     IMAGE_KEYS,
@@ -14,19 +15,31 @@ from recordmill.transforms.examples.record_view import (
     is_encoded,
 )
 from recordmill.transforms.examples.schema import PIXEL_FORMATS, Dtype, FeatureSpec
-from recordmill.transforms.examples.wire import Feature, Kind, Span, read_example, read_feature_lists
+from recordmill.transforms.examples.wire import (
+    Feature,
+    Kind,
+    Span,
+    read_example,
+    read_feature_lists,
+    read_tensor,
+)
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry
 from recordmill.transforms.reading.shard import frames
 from recordmill.transforms.records import BadInput
 
 SAMPLE_RECORDS = 64
-"""How many records tell what all have in common."""
+"""How many records of a dataset without a manifest are looked at."""
+SAMPLE_IMAGES = 8
+"""How many records of a split are looked at for their images."""
 
 _SAMPLE_BYTES = 64 << 20
 _DTYPES: dict[Kind, Dtype] = {"bytes": "string", "float": "float32", "int64": "int64"}
 _ITEM_BYTES = {"uint8": 1, "uint16": 2}
 _TENSOR_DTYPES = {b"\x08\x04": "uint8", b"\x08\x11": "uint16"}
 _OF_OBJECTS = "image/object/"
+_DECODED_FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP")
+_GREY = frozenset({"1", "L", "I", "F"})
+_ALPHA = frozenset({"RGBA", "LA", "PA", "La", "RGBa"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +52,8 @@ class RecordSpecs:
         feature_lists: of sequences, one step of each list.
     """
 
-    features: dict[str, FeatureSpec]
-    feature_lists: dict[str, FeatureSpec]
+    features: Mapping[str, FeatureSpec]
+    feature_lists: Mapping[str, FeatureSpec]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,17 +64,14 @@ class SampleImage:
         data: its bytes, as stored.
         codec: `image` for a file, `raw` for pixels, `tensor` for a serialised TensorProto.
         dtype: of its pixels; of a file `uint8` unless it is a PNG of 16 bits.
-        height: as the record tells it; None where it does not.
-        width: likewise.
-        channels: likewise.
+        shape: height, width and channels that TensorFlow decodes it to, where 2 channels count as 4; None if
+            TensorFlow cannot decode the file.
     """
 
     data: bytes
     codec: str
     dtype: str
-    height: int | None
-    width: int | None
-    channels: int | None
+    shape: tuple[int, int, int] | None
 
 
 def specs_of(dataset: Dataset) -> RecordSpecs:
@@ -72,10 +82,33 @@ def specs_of(dataset: Dataset) -> RecordSpecs:
     """
     if dataset.features is not None:
         return RecordSpecs(dataset.features, dataset.feature_lists)
-    return infer_specs(first_records(dataset.shards))
+    return infer_specs(sample_records(dataset))
 
 
-def first_records(shards: Iterable[ShardEntry], most: int = SAMPLE_RECORDS) -> list[bytes]:
+def sample_records(dataset: Dataset) -> list[bytes]:
+    """Payloads of the first records of each split.
+
+    Raises:
+        ValueError: the first records of all splits are damaged.
+        OSError: likewise, they cannot be read.
+    """
+    splits = dataset.splits
+    most = SAMPLE_IMAGES
+    if dataset.manifest is None:
+        most = max(most, SAMPLE_RECORDS // max(len(splits), 1))
+    found: list[bytes] = []
+    faults: list[Exception] = []
+    for shards in splits.values():
+        try:
+            found += first_records(shards, most)
+        except (ValueError, OSError) as fault:  # another split may be there and not damaged
+            faults.append(fault)
+    if faults and not found:
+        raise faults[0]
+    return found
+
+
+def first_records(shards: Iterable[ShardEntry], most: int) -> list[bytes]:
     """Payloads of the first records, of some MB at most, but one at least.
 
     Raises:
@@ -157,7 +190,7 @@ def image_name(specs: RecordSpecs, dataset: Dataset, payloads: Sequence[bytes]) 
     keys = IMAGE_KEYS if dataset.manifest is None else IMAGE_KEYS[:2]
     for key in keys:
         name = stored.get(key)
-        spec = (specs.features | specs.feature_lists).get(name or "")
+        spec = specs.feature_lists.get(name or "", specs.features.get(name or ""))
         if name is None or spec is None or (spec.dtype, spec.shape) != ("string", ()):
             continue
         if dataset.manifest is not None or sample_images(payloads, name, dataset):
@@ -190,12 +223,35 @@ def _sample_image(payload: bytes, feature: Feature, fields: RecordView) -> Sampl
     if len(feature.spans) != 1:
         return None
     span = feature.spans[0]
-    shape = fields.shape()
+    told = fields.shape()
     data = payload[span.start : span.stop]
-    codec, dtype = _codec(payload, span, shape)
+    codec, dtype = _codec(payload, span, told)
     if not codec:
         return None
-    return SampleImage(data, codec, dtype, shape.height, shape.width, shape.channels)
+    shape: tuple[int, int, int] | None
+    if codec == "image":
+        shape = _file_shape(data)
+    elif codec == "tensor":
+        sides = read_tensor(payload, span)[1]
+        shape = (*sides, 1)[:3] if len(sides) in (2, 3) else None  # type: ignore[assignment]
+    else:
+        shape = told.pixels(len(data) // _ITEM_BYTES[dtype])
+    return SampleImage(data, codec, dtype, shape)
+
+
+def _file_shape(data: bytes) -> tuple[int, int, int] | None:
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data), formats=_DECODED_FORMATS) as opened:
+            mode, is_gif = opened.mode, opened.format == "GIF"
+            has_alpha = mode in _ALPHA or "transparency" in opened.info
+            width, height = opened.size
+    except (OSError, ValueError, Image.DecompressionBombError):
+        return None
+    if has_alpha and not is_gif:
+        return height, width, 4
+    return height, width, 1 if not is_gif and (mode in _GREY or mode.startswith("I;")) else 3
 
 
 def _codec(payload: bytes, span: Span, shape: Shape) -> tuple[str, str]:

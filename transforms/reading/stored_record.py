@@ -1,9 +1,10 @@
-"""A stored record as what a person sees: its image, labels by name, boxes in pixels, masks, captions."""
+"""A stored record for display: its image, labels by name, boxes in pixels, masks, captions."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from recordmill.transforms.examples.record_view import Pixels, read_view
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.opened import opened, opened_pixels
 from recordmill.transforms.images.picture import OpenedImage
-from recordmill.transforms.records import AnnotatedObject, Annotations, BadInput, Box, FeatureValue, ImageRef
+from recordmill.transforms.records import AnnotatedObject, BadInput, Box, FeatureValue, ImageRef
 from recordmill.transforms.sources.tfrecord.records import read_record
 
 _INCLUDED = ("masks", "keypoints", "captions")
@@ -20,29 +21,34 @@ _INCLUDED = ("masks", "keypoints", "captions")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredImageBytes:
-    """An image as a record holds it.
+    """An image as a record stores it.
 
     Attributes:
         data: an image file, or raw uint8 pixels.
-        pixels: (height, width, channels) of raw pixels; None where `data` is a file.
+        pixels: (height, width, channels) of raw pixels; None if `data` is a file.
     """
 
     data: bytes = dataclasses.field(repr=False)
     pixels: Pixels | None = None
 
+    @classmethod
+    def of(cls, payload: bytes, image: ImageRef) -> StoredImageBytes:
+        """The image at a reference into a record."""
+        return cls(payload[image.offset : image.offset + (image.length or 0)], image.pixels)
+
     def opened(self) -> OpenedImage:
-        """Its header read.
+        """The image with its header read.
 
         Raises:
-            BadInput: stage `decode`: it is no image.
+            BadInput: stage `decode`: it is not an image.
         """
         return opened(self.data) if self.pixels is None else opened_pixels(self.data, self.pixels)
 
     def size(self) -> tuple[int, int]:
-        """Height and width, from the header where that tells.
+        """Height and width, from the header if possible.
 
         Raises:
-            BadInput: stage `decode`: it is no image, or damaged.
+            BadInput: stage `decode`: it is not an image, or damaged.
         """
         if self.pixels is not None:
             return self.pixels[:2]
@@ -66,10 +72,10 @@ class StoredObject:
     """One object of a record.
 
     Attributes:
-        name: of its class; the id as text where it has no name.
-        label: the class as it is stored: its id, or its name where there is no id.
-        box: in pixels of the stored image; None where it has none that is finite.
-        mask: not 0 where the object is; None where it has none.
+        name: of its class; the id as text if it has no name.
+        label: the class as it is stored: its id, or its name if there is no id.
+        box: in pixels of the stored image; None if it has no finite one.
+        mask: not 0 for pixels of the object; None if it has no mask.
         keypoints: x and y in pixels, and COCO's visibility.
     """
 
@@ -85,19 +91,19 @@ class StoredRecord:
     """One record.
 
     Attributes:
-        key: its own, or the one that was given for it.
-        labels: of the whole image, by name; ids as text where they have no name.
-        image: None where it has none; a sequence has frames instead.
-        size: (height, width) that the objects and masks are measured in; None where nothing needs it.
+        key: its own, or the given one.
+        labels: of the image, by name; ids as text if they have no name.
+        image: None if it has none; a sequence has frames instead.
+        size: (height, width) of the coordinates of objects and masks; None if nothing needs it.
         objects: in their order.
-        class_mask: of the whole image: class ids, 255 where no trainer looks.
-        instance_mask: of the whole image: numbers of objects.
+        class_mask: of the image: class ids; 255 means ignore.
+        instance_mask: of the image: numbers of objects.
         captions: sentences.
         frames: of a sequence.
         step_labels: of a sequence, by name; empty, or those of each step.
-        features: the free ones, those of a sequence's steps as tuples.
+        features: the free ones; those of a sequence's steps as tuples.
         names: of classes by id.
-        label_ids: of the whole image, as they are stored: ids, or names where there are no ids.
+        label_ids: of the image, as they are stored: ids, or names if there are no ids.
     """
 
     key: str
@@ -118,90 +124,56 @@ class StoredRecord:
 def stored_record(
     payload: bytes, names: Mapping[int, str], renames: Mapping[str, str], key: str = "record"
 ) -> StoredRecord:
-    """Reads a record of any schema of ours, and of the usual foreign ones.
+    """Reads a record of any schema of ours, or of a common foreign one.
 
     Args:
         payload: a serialised tf.train.Example or SequenceExample.
-        names: of classes by stored id, where something beside the records tells them.
-        renames: our name of a feature, by the name that it is stored under.
-        key: of a record that has none of its own.
+        names: of classes by stored id, if the manifest or files next to the records have them.
+        renames: our name of a feature, by its stored name.
+        key: for a record that has none of its own.
 
     Raises:
-        BadInput: it is no Example, its image is of no known format, or its annotations do not fit each other.
+        BadInput: it is not an Example, its image has no known format, or its annotations contradict each
+            other.
     """
     found, classes = read_record(read_view(payload, renames), key, include=_INCLUDED)
-    return _Reading(payload, {**classes.names, **names}, classes.texts).record(
-        found.key, found.image, found.annotations
+    names = {**classes.names, **names}
+
+    def named(label: str | int) -> str:
+        name = names.get(label, str(label)) if isinstance(label, int) else label
+        return classes.texts.get(name, name)
+
+    annotations, steps = found.annotations, found.annotations.steps
+    image = None if found.image is None else StoredImageBytes.of(payload, found.image)
+    masks = {kind: StoredImageBytes.of(payload, mask.image) for kind, mask in annotations.masks.items()}
+    size = annotations.size
+    if size is None and image is not None and (annotations.objects or masks):
+        with contextlib.suppress(BadInput):  # drawing the image shows why it cannot be decoded
+            size = image.size()
+    return StoredRecord(
+        key=found.key,
+        labels=tuple(map(named, annotations.labels)),
+        image=image,
+        size=size,
+        objects=tuple(_object(payload, one, named(one.label), size) for one in annotations.objects),
+        class_mask=masks.get("class"),
+        instance_mask=masks.get("instance"),
+        captions=annotations.captions,
+        frames=tuple(StoredImageBytes.of(payload, frame) for frame in steps.frames) if steps else (),
+        step_labels=tuple(tuple(map(named, labels)) for labels in steps.labels) if steps else (),
+        features={**annotations.features, **(steps.lists if steps else {})},
+        names=names,
+        label_ids=annotations.labels,
     )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Reading:
-    """What is needed to read one record.
-
-    Attributes:
-        payload: that references lead into.
-        names: of classes by id.
-        texts: what people call a class whose name is a code, by name.
-    """
-
-    payload: bytes
-    names: Mapping[int, str]
-    texts: Mapping[str, str]
-
-    def record(self, key: str, image: ImageRef | None, annotations: Annotations) -> StoredRecord:
-        stored = None if image is None else self._bytes(image)
-        masks = {kind: self._bytes(mask.image) for kind, mask in annotations.masks.items()}
-        size = annotations.size
-        if size is None and stored is not None and (annotations.objects or masks):
-            size = _size_of(stored)
-        steps = annotations.steps
-        features: dict[str, FeatureValue | tuple[FeatureValue, ...]] = dict(annotations.features)
-        return StoredRecord(
-            key,
-            self._named(annotations.labels),
-            stored,
-            size,
-            tuple(self._object(one, size) for one in annotations.objects),
-            masks.get("class"),
-            masks.get("instance"),
-            annotations.captions,
-            tuple(self._bytes(frame) for frame in steps.frames) if steps else (),
-            tuple(self._named(labels) for labels in steps.labels) if steps else (),
-            {**features, **steps.lists} if steps else features,
-            self.names,
-            annotations.labels,
-        )
-
-    def _bytes(self, ref: ImageRef) -> StoredImageBytes:
-        return StoredImageBytes(self.payload[ref.offset : ref.offset + (ref.length or 0)], ref.pixels)
-
-    def _named(self, labels: Iterable[str | int]) -> tuple[str, ...]:
-        return tuple(map(self._name, labels))
-
-    def _name(self, label: str | int) -> str:
-        name = self.names.get(label, str(label)) if isinstance(label, int) else label
-        return self.texts.get(name, name)
-
-    def _object(self, one: AnnotatedObject, size: tuple[int, int] | None) -> StoredObject:
-        mask = self._bytes(one.mask) if isinstance(one.mask, ImageRef) else None
-        if size is None:
-            return StoredObject(self._name(one.label), one.label, None, mask)
-        height, width = size
-        box = None
-        if one.box is not None and np.isfinite(one.box).all():
-            box = Box(
-                one.box.xmin * width, one.box.ymin * height, one.box.xmax * width, one.box.ymax * height
-            )
-        points = tuple(
-            (x * width, y * height, seen) for x, y, seen in one.keypoints if np.isfinite((x, y)).all()
-        )
-        return StoredObject(self._name(one.label), one.label, box, mask, points)
-
-
-def _size_of(image: StoredImageBytes) -> tuple[int, int] | None:
-    """Height and width; None of an image that cannot be decoded: drawing it tells why."""
-    try:
-        return image.size()
-    except BadInput:
-        return None
+def _object(payload: bytes, one: AnnotatedObject, name: str, size: tuple[int, int] | None) -> StoredObject:
+    mask = StoredImageBytes.of(payload, one.mask) if isinstance(one.mask, ImageRef) else None
+    if size is None:
+        return StoredObject(name, one.label, None, mask)
+    height, width = size
+    box = None
+    if one.box is not None and np.isfinite(one.box).all():
+        box = Box(one.box.xmin * width, one.box.ymin * height, one.box.xmax * width, one.box.ymax * height)
+    points = tuple((x * width, y * height, seen) for x, y, seen in one.keypoints if np.isfinite((x, y)).all())
+    return StoredObject(name, one.label, box, mask, points)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import io
 import math
@@ -12,7 +11,13 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from PIL import Image
 
-from recordmill.transforms.examples.record_view import IMAGE_KEYS
+from recordmill.transforms.examples.record_view import (
+    IMAGE_KEYS,
+    NO_FEATURE,
+    OUR_IMAGE_KEYS,
+    RecordView,
+    Shape,
+)
 from recordmill.transforms.examples.schema import FeatureSpec
 from recordmill.transforms.examples.wire import Feature, read_example, read_feature_lists
 from recordmill.transforms.images import jpeg_header
@@ -33,7 +38,6 @@ WRONG_FORMAT = "image of another format"
 BAD_MASK, UNKNOWN_CLASS = "mask that does not fit", "class id without a label"
 
 _KINDS = {"int64": "int64", "float32": "float", "string": "bytes"}
-_NOTHING = Feature(None)
 _SIDES = ("xmin", "xmax", "ymin", "ymax")
 _OBJECT = "image/object/"
 _OBJECT_MASK = "image/object/mask"
@@ -106,67 +110,64 @@ class RecordChecker:
             faults += _spec_faults(features, lists, expected)
         elif not features and not lists:
             faults.append((NOT_AN_EXAMPLE, f"its {len(payload):,} bytes hold no feature"))
-        context = _Fields(payload, self._renamed(features))
-        key = context.text("sequence/key" if lists else "image/filename")
-        parts = [("", context)]
-        steps = self._renamed(lists)
-        counts = {name: len(step) for name, step in steps.items() if name.startswith("image/")}
+        context = RecordView(payload, self._renamed(features), self._renamed(lists))
+        key = _text(context, "sequence/key" if lists else "image/filename")
+        counts = {name: len(one) for name, one in context.lists.items() if name.startswith("image/")}
         if len(set(counts.values())) > 1:
             numbers = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
             faults.append((UNEVEN, f"a sequence with {numbers}"))
-        for at in range(max(counts.values(), default=0)):
-            step = {name: found[at] for name, found in steps.items() if at < len(found)}
-            parts.append((f"step {at}: ", _Fields(payload, step)))
         images = masks = 0
-        for where, fields in parts:
-            image = fields.image(expected.is_ours)
+        parts = [("", context), *((f"step {at}: ", step) for at, step in enumerate(context.steps()))]
+        for where, view in parts:
+            image = _image(view, expected.is_ours)
             images += image is not None
-            masks += sum(len(fields.feature(name).spans) for name in (*_MASKS, _OBJECT_MASK))
+            masks += sum(len(_feature(view, name).spans) for name in (*_MASKS, _OBJECT_MASK))
             found = [
-                *(self._image_faults(fields, image) if image is not None else ()),
-                *self._mask_faults(fields),
-                *self._label_faults(fields),
-                *_object_faults(fields, expected.is_ours),
+                *(self._image_faults(view, image) if image is not None else ()),
+                *self._mask_faults(view),
+                *self._label_faults(view),
+                *_object_faults(view, expected.is_ours),
             ]
             faults += [(kind, where + what) for kind, what in found]
         return Checked(key, faults, images, masks)
 
-    def _image_faults(self, fields: _Fields, data: bytes) -> Iterator[Fault]:
-        if fields.image_format in ("raw", "tensor") or (
-            not fields.image_format and fields.pixel_bytes == len(data)  # the schema `plain` names no format
-        ):
-            yield from _pixel_faults(data, fields)
+    def _image_faults(self, view: RecordView, data: bytes) -> Iterator[Fault]:
+        shape = view.shape()
+        is_unnamed_raw = not shape.image_format and _pixel_bytes(shape) == len(data)  # of the schema `plain`
+        if is_unnamed_raw or shape.image_format in ("raw", "tensor"):
+            yield from _pixel_faults(data, shape)
         else:
             try:
-                yield from _encoded_faults(data, fields, self._expected.pillow_at)
+                colorspace = _text(view, "image/colorspace")
+                yield from _encoded_faults(data, shape, colorspace, self._expected.pillow_at)
             except BadInput as error:
                 yield UNDECODABLE, _reason(error)
-        digest = fields.text("image/key/sha256")
+        digest = _text(view, "image/key/sha256")
         if digest and self._expected.is_ours and hashlib.sha256(data).hexdigest() != digest:
             yield WRONG_DIGEST, "image/key/sha256 is another image's"
 
-    def _mask_faults(self, fields: _Fields) -> Iterator[Fault]:
+    def _mask_faults(self, view: RecordView) -> Iterator[Fault]:
+        shape = view.shape()
         for name, is_classes in _MASKS.items():
-            for data in fields.values(name):
-                yield from _mask_faults(
-                    data, fields, self._classes if is_classes else None, name == "mask_raw"
-                )
-        for data in fields.values(_OBJECT_MASK):
-            yield from _mask_faults(data, fields, (0, 1))
+            classes = self._classes if is_classes else None
+            for data in _values(view, name):
+                yield from _mask_faults(data, shape, classes, name == "mask_raw")
+        for data in _values(view, _OBJECT_MASK):
+            yield from _mask_faults(data, shape, (0, 1))
 
-    def _label_faults(self, fields: _Fields) -> Iterator[Fault]:
+    def _label_faults(self, view: RecordView) -> Iterator[Fault]:
         """Ids without a class, and names of another class."""
         names = self._expected.labels
         for name, texts in self._labels:
-            ids = fields.numbers(name)
+            ids = _feature(view, name).numbers
             for number in ids:
                 if number not in names:
                     yield UNKNOWN_CLASS, f"{name} is {number}"
             # If there is a synset, it is the class name, and the text is a description.
-            text_name = next((one for one in texts if one in fields.features), None)
+            text_name = next((one for one in texts if one in view.features), None)
             if text_name is None:
                 continue
-            found = fields.texts(text_name)
+            found = _texts(view, text_name)
             if len(found) != len(ids):
                 yield UNEVEN, f"{len(ids)} {name} and {len(found)} {text_name}"
             for number, text in zip(ids, found, strict=False):
@@ -178,76 +179,30 @@ class RecordChecker:
         return {self._expected.renames.get(name, name): item for name, item in items.items()}
 
 
-class _Fields:
-    """Features of a record, or of a step of a sequence, by our names; what they say of the image."""
+def _feature(view: RecordView, name: str) -> Feature:
+    return view.features.get(name, NO_FEATURE)
 
-    def __init__(self, record: bytes, features: Mapping[str, Feature]) -> None:
-        self.features = features
-        self._record = record
 
-    def feature(self, name: str) -> Feature:
-        return self.features.get(name, _NOTHING)
+def _values(view: RecordView, name: str) -> list[bytes]:
+    return [view.record[start:stop] for start, stop in _feature(view, name).spans]
 
-    def values(self, name: str) -> list[bytes]:
-        return [self._record[start:stop] for start, stop in self.feature(name).spans]
 
-    def numbers(self, name: str) -> tuple[int | float, ...]:
-        return self.feature(name).numbers
+def _texts(view: RecordView, name: str) -> list[str]:
+    """The values of a feature; `RecordView.texts` refuses those that are not UTF-8."""
+    return [value.decode("utf-8", "replace") for value in _values(view, name)]
 
-    def texts(self, name: str) -> list[str]:
-        return [value.decode("utf-8", "replace") for value in self.values(name)]
 
-    def text(self, name: str) -> str:
-        """The first text; empty if there is none."""
-        return (*self.texts(name)[:1], "")[0]
+def _text(view: RecordView, name: str) -> str:
+    return (*_texts(view, name)[:1], "")[0]
 
-    def image(self, is_ours: bool) -> bytes | None:
-        own = IMAGE_KEYS[:2]
-        for name in own if is_ours else IMAGE_KEYS:
-            if len(self.feature(name).spans) == 1:
-                (data,) = self.values(name)
-                if name in own or _looks_encoded(data):
-                    return data
-        return None
 
-    @functools.cached_property
-    def height(self) -> int | None:
-        return self._integer("image/height", "height")
-
-    @functools.cached_property
-    def width(self) -> int | None:
-        return self._integer("image/width", "width")
-
-    @functools.cached_property
-    def channels(self) -> int | None:
-        return self._integer("image/channels", "depth")
-
-    @functools.cached_property
-    def image_format(self) -> str:
-        return self.text("image/format").lower()
-
-    @functools.cached_property
-    def dtype(self) -> str:
-        return self.text("image/dtype") or self.text("dtype")
-
-    @property
-    def shape(self) -> str:
-        sides = (self.height, self.width, self.channels)
-        return "x".join("?" if side is None else str(side) for side in sides)
-
-    @property
-    def pixel_bytes(self) -> int | None:
-        """Bytes of the pixels of the image; None if the record does not say its shape."""
-        height, width, channels = self.height or 0, self.width or 0, self.channels or 0
-        if min(height, width, channels) < 1:
-            return None
-        return height * width * channels * _ITEM_BYTES.get(self.dtype or "uint8", 1)
-
-    def _integer(self, *names: str) -> int | None:
-        for name in names:
-            for number in self.numbers(name)[:1]:
-                return number if isinstance(number, int) else None
-        return None
+def _image(view: RecordView, is_ours: bool) -> bytes | None:
+    for name in OUR_IMAGE_KEYS if is_ours else IMAGE_KEYS:
+        if len(_feature(view, name).spans) == 1:
+            (data,) = _values(view, name)
+            if name in OUR_IMAGE_KEYS or _looks_encoded(data):
+                return data
+    return None
 
 
 def _looks_encoded(data: bytes) -> bool:
@@ -284,23 +239,36 @@ def _feature_faults(name: str, feature: Feature, spec: FeatureSpec) -> Iterator[
             yield WRONG_FEATURES, f"{name} has {count:,} values; its shape is {list(spec.shape)}"
 
 
-def _pixel_faults(data: bytes, fields: _Fields) -> Iterator[Fault]:
-    size = fields.pixel_bytes
-    if size is None or fields.dtype not in ("", *_ITEM_BYTES):
-        yield UNDECODABLE, f"pixels whose shape and dtype are not told: {fields.shape} {fields.dtype}"
+def _pixel_bytes(shape: Shape) -> int | None:
+    """Bytes of the pixels of an image; None if its record does not say its shape."""
+    height, width, channels = shape.height or 0, shape.width or 0, shape.channels or 0
+    if min(height, width, channels) < 1:
+        return None
+    return height * width * channels * _ITEM_BYTES.get(shape.dtype, 1)
+
+
+def _pixel_faults(data: bytes, shape: Shape) -> Iterator[Fault]:
+    size, sides = _pixel_bytes(shape), shape[:3]
+    shown = "x".join("?" if side is None else str(side) for side in sides)
+    if size is None or shape.dtype not in _ITEM_BYTES:
+        yield UNDECODABLE, f"pixels whose shape and dtype are not told: {shown} {shape.dtype}"
         return
-    if fields.image_format != "tensor":
+    if shape.image_format != "tensor":
         if len(data) != size:
-            yield WRONG_SHAPE, f"{len(data):,} bytes for {fields.shape} pixels of {fields.dtype or 'uint8'}"
+            yield WRONG_SHAPE, f"{len(data):,} bytes for {shown} pixels of {shape.dtype}"
         return
-    shape = (fields.height or 0, fields.width or 0, fields.channels or 0)
-    wanted = np.dtype(fields.dtype or "uint8").newbyteorder("<")
+    wanted = np.dtype(shape.dtype).newbyteorder("<")
     content = data[len(data) - size :] if size <= len(data) else b""
-    if not content or tensor_bytes(np.frombuffer(content, wanted).reshape(shape)) != data:
-        yield WRONG_SHAPE, f"no TensorProto of {fields.shape} pixels of {wanted.name}"
+    if (
+        not content
+        or tensor_bytes(np.frombuffer(content, wanted).reshape([side or 0 for side in sides])) != data
+    ):
+        yield WRONG_SHAPE, f"no TensorProto of {shown} pixels of {wanted.name}"
 
 
-def _encoded_faults(data: bytes, fields: _Fields, pillow_at: Collection[int]) -> Iterator[Fault]:
+def _encoded_faults(
+    data: bytes, shape: Shape, colorspace: str, pillow_at: Collection[int]
+) -> Iterator[Fault]:
     """The faults of an encoded image.
 
     Pillow decodes the JPEGs that simplejpeg may have encoded, though it hides the warnings of libjpeg.
@@ -310,8 +278,8 @@ def _encoded_faults(data: bytes, fields: _Fields, pillow_at: Collection[int]) ->
         BadInput: it cannot be decoded.
     """
     image = opened(data)
-    if image.kind != _ALIASES.get(fields.image_format, fields.image_format or image.kind):
-        yield WRONG_FORMAT, f"its bytes are {image.kind.upper()}, and its format is {fields.image_format!r}"
+    if image.kind != _ALIASES.get(shape.image_format, shape.image_format or image.kind):
+        yield WRONG_FORMAT, f"its bytes are {image.kind.upper()}, and its format is {shape.image_format!r}"
     is_jpeg = image.kind == "jpeg"
     if is_jpeg and pillow_at and estimated_quality(data, jpeg_header.read_header(data)) in pillow_at:
         height, width = _size_by_pillow(data)
@@ -319,14 +287,13 @@ def _encoded_faults(data: bytes, fields: _Fields, pillow_at: Collection[int]) ->
         if not is_jpeg:  # decoding a JPEG finds all damage
             image.check()
         height, width = image.decode().pixels.shape[:2]
-    if (fields.height or height, fields.width or width) != (height, width):
-        yield WRONG_SHAPE, f"{width}x{height} pixels; the record says {fields.width}x{fields.height}"
+    if (shape.height or height, shape.width or width) != (height, width):
+        yield WRONG_SHAPE, f"{width}x{height} pixels; the record says {shape.width}x{shape.height}"
     if image.kept is None:
         yield UNDECODABLE, f"TensorFlow does not decode this {image.kind.upper()}"
         return
-    if fields.channels not in (None, image.kept.channels):
-        yield WRONG_SHAPE, f"{image.kept.channels} channels; the record says {fields.channels}"
-    colorspace = fields.text("image/colorspace")
+    if shape.channels not in (None, image.kept.channels):
+        yield WRONG_SHAPE, f"{image.kept.channels} channels; the record says {shape.channels}"
     if colorspace not in ("", image.kept.colorspace):
         yield WRONG_FORMAT, f"its colours are {image.kept.colorspace}; the record says {colorspace}"
 
@@ -347,17 +314,17 @@ def _size_by_pillow(data: bytes) -> tuple[int, int]:
 
 
 def _mask_faults(
-    data: bytes, fields: _Fields, classes: Collection[int] | None, is_raw: bool = False
+    data: bytes, shape: Shape, classes: Collection[int] | None, is_raw: bool = False
 ) -> Iterator[Fault]:
     """The faults of a mask.
 
     Args:
         data: a PNG, or a byte a pixel.
-        fields: of the image.
+        shape: of the image.
         classes: ids that its pixels may have, besides 255; None for any.
         is_raw: whether it is a byte a pixel.
     """
-    height, width = fields.height, fields.width
+    height, width = shape.height, shape.width
     is_sized = height is not None and width is not None
     if is_raw:
         if is_sized and len(data) != (height or 0) * (width or 0):
@@ -384,28 +351,28 @@ def _reason(error: BadInput) -> str:
     return f"{error.reason}: {error.detail}" if error.detail else error.reason
 
 
-def _object_faults(fields: _Fields, is_ours: bool) -> Iterator[Fault]:
+def _object_faults(view: RecordView, is_ours: bool) -> Iterator[Fault]:
     """Wrong boxes, and lists that have not one value for each object."""
-    if not any(name.startswith(_OBJECT) for name in fields.features):
+    if not any(name.startswith(_OBJECT) for name in view.features):
         return
     for prefix in (f"{_OBJECT}bbox", f"{_OBJECT}part/bbox"):
-        yield from _box_faults(fields, prefix)
-    count = len(fields.feature(f"{_OBJECT}bbox/xmin"))
-    for name, feature in sorted(fields.features.items()):
+        yield from _box_faults(view, prefix)
+    count = len(_feature(view, f"{_OBJECT}bbox/xmin"))
+    for name, feature in sorted(view.features.items()):
         rest = name.removeprefix(_OBJECT)
         of_objects = rest != name and ("/" not in rest or rest.startswith("class/") or rest == "bbox/label")
         if of_objects and len(feature) not in (count, count if is_ours else 0):
             yield UNEVEN, f"{count} boxes and {len(feature)} {name}"
-    points = {len(fields.numbers(f"{_OBJECT}keypoint/{name}")) for name in ("x", "y", "visibility")}
+    points = {len(_feature(view, f"{_OBJECT}keypoint/{name}").numbers) for name in ("x", "y", "visibility")}
     if len(points) > 1 or (count and max(points) % count) or (not count and max(points)):
         yield UNEVEN, f"{count} boxes and {', '.join(map(str, sorted(points)))} values of key points"
-    parts = fields.numbers(f"{_OBJECT}part/object")
+    parts = _feature(view, f"{_OBJECT}part/object").numbers
     if any(not 0 <= number < count for number in parts):
         yield UNEVEN, f"a part of an object that is not there, of {count}"
 
 
-def _box_faults(fields: _Fields, prefix: str) -> Iterator[Fault]:
-    sides = [fields.numbers(f"{prefix}/{side}") for side in _SIDES]
+def _box_faults(view: RecordView, prefix: str) -> Iterator[Fault]:
+    sides = [_feature(view, f"{prefix}/{side}").numbers for side in _SIDES]
     if len(set(map(len, sides))) > 1:
         counts = ", ".join(f"{len(side)} {name}" for side, name in zip(sides, _SIDES, strict=True))
         yield UNEVEN, f"{prefix} has {counts}"

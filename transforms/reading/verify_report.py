@@ -150,7 +150,12 @@ class Tally:
         """The first faults of a kind, by file and record."""
         return sorted(
             self.named.get(kind, ()),
-            key=lambda fault: (fault.file, -1 if fault.record is None else fault.record, fault.what),
+            key=lambda fault: (
+                fault.file,
+                -1 if fault.record is None else fault.record,
+                fault.what,
+                fault.key,
+            ),
         )[:MOST_NAMED]
 
     def as_json(self) -> dict[str, Any]:
@@ -159,7 +164,7 @@ class Tally:
             "checked": dict(sorted(self.checked.items())),
             "not_checked": sorted(self.notes),
             "likeness": self.likeness.as_json(),
-            "faults": dict(self.faults.most_common()),
+            "faults": dict(sorted(self.faults.items(), key=lambda item: (-item[1], item[0]))),
             "named": [dataclasses.asdict(fault) for kind in sorted(self.named) for fault in self.first(kind)],
         }
 

@@ -90,7 +90,7 @@ def gather(
     if statistics is None:
         count = count_records(dataset)
         statistics, labels = count.statistics, count.labels
-    places = places_in(dataset) if count is None else count.places
+    places = places_in(dataset) if count is None else count.locations
     return Findings(
         name=(manifest or {}).get("config", {}).get("name") or _name(dataset.path),
         manifest=manifest,

@@ -16,7 +16,7 @@ from recordmill.transforms.reading.sheet import Part
 from recordmill.transforms.reading.sheet import caption as caption_of
 from recordmill.transforms.reading.stored_record import StoredRecord, stored_record
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.reporting.count import RecordPlace
+from recordmill.transforms.reporting.count import RecordLocation
 from recordmill.transforms.storage.file_system import file_system
 
 MOST = 48
@@ -56,13 +56,13 @@ class Sample(NamedTuple):
     pixels: tuple[int, int]
 
 
-def places_in(dataset: Dataset) -> list[RecordPlace]:
+def places_in(dataset: Dataset) -> list[RecordLocation]:
     """Some records of a dataset with a manifest, by its indexes: spread over splits, shards and records.
 
     Of a shard that has no index, the first ones.
     """
     splits = {split: shards for split, shards in dataset.splits.items() if shards}
-    found: list[RecordPlace] = []
+    found: list[RecordLocation] = []
     for split, shards in splits.items():
         chosen = spread(shards, max(_MOST_SHARDS // len(splits), 2))
         each = -(-_LOOKED_AT // (len(splits) * len(chosen)))
@@ -77,22 +77,22 @@ def spread(items: Sequence[_T], most: int) -> list[_T]:
     return [items[at * len(items) // count] for at in range(count)]
 
 
-def _places(shard: ShardEntry, split: str, most: int) -> list[RecordPlace]:
+def _places(shard: ShardEntry, split: str, most: int) -> list[RecordLocation]:
     if shard.index is None:
         count = most if shard.records is None else min(shard.records, most)
-        return [RecordPlace(shard.path, split, number) for number in range(count)]
+        return [RecordLocation(shard.path, split, number) for number in range(count)]
     try:
         index = read_index(shard.index)
     except (ValueError, FileNotFoundError):
         return []  # other shards have samples
     return [
-        RecordPlace(shard.path, split, number, index.offsets[number], index.lengths[number])
+        RecordLocation(shard.path, split, number, index.offsets[number], index.lengths[number])
         for number in spread(range(len(index)), most)
     ]
 
 
 def samples(
-    places: Sequence[RecordPlace], names: Mapping[int, str], renames: Mapping[str, str]
+    places: Sequence[RecordLocation], names: Mapping[int, str], renames: Mapping[str, str]
 ) -> tuple[Sample, ...]:
     """Pictures of some records, a few of each class, by class.
 
@@ -105,7 +105,7 @@ def samples(
         OSError: a shard cannot be read now.
     """
 
-    def read(chosen: Sequence[RecordPlace]) -> Iterator[tuple[RecordPlace, StoredRecord | BadInput]]:
+    def read(chosen: Sequence[RecordLocation]) -> Iterator[tuple[RecordLocation, StoredRecord | BadInput]]:
         for place, payload in _payloads(chosen):
             key = f"{place.path.rpartition('/')[2]}/{place.number:08}"
             try:
@@ -119,19 +119,19 @@ def samples(
     return tuple(_sample(group, place, records[place]) for group, place in chosen if place in records)
 
 
-def choose(seen: Sequence[tuple[RecordPlace, frozenset[str]]]) -> list[tuple[str, RecordPlace]]:
+def choose(seen: Sequence[tuple[RecordLocation, frozenset[str]]]) -> list[tuple[str, RecordLocation]]:
     """Records to be shown, each with the class that it is shown for; a few of each class, by class.
 
     Classes take turns, the rarest first, so that none takes another's only picture; splits take turns too.
     """
-    by_class: dict[str, list[RecordPlace]] = {}
+    by_class: dict[str, list[RecordLocation]] = {}
     for place, classes in seen:
         for name in classes or {""}:
             by_class.setdefault(name, []).append(place)
     turns = sorted(by_class, key=lambda name: (len(by_class[name]), name))
     for name in turns:
         by_class[name] = _alternating(by_class[name])
-    taken: dict[RecordPlace, str] = {}
+    taken: dict[RecordLocation, str] = {}
     for _ in range(MOST):
         for name in turns:
             free = next((place for place in by_class[name] if place not in taken), None)
@@ -141,16 +141,16 @@ def choose(seen: Sequence[tuple[RecordPlace, frozenset[str]]]) -> list[tuple[str
     return sorted(((name, place) for place, name in taken.items()), key=lambda one: (one[0], order[one[1]]))
 
 
-def _alternating(places: Iterable[RecordPlace]) -> list[RecordPlace]:
+def _alternating(places: Iterable[RecordLocation]) -> list[RecordLocation]:
     """The same places, splits taking turns."""
-    by_split: dict[str, list[RecordPlace]] = {}
+    by_split: dict[str, list[RecordLocation]] = {}
     for place in places:
         by_split.setdefault(place.split, []).append(place)
     turns = itertools.zip_longest(*by_split.values())
     return [place for turn in turns for place in turn if place is not None]
 
 
-def _affordable(places: Iterable[RecordPlace]) -> list[RecordPlace]:
+def _affordable(places: Iterable[RecordLocation]) -> list[RecordLocation]:
     """Those that are read without reading too much."""
     left, found = _MOST_BYTES_READ, []
     for place in places:
@@ -161,7 +161,7 @@ def _affordable(places: Iterable[RecordPlace]) -> list[RecordPlace]:
     return found
 
 
-def _payloads(places: Sequence[RecordPlace]) -> Iterator[tuple[RecordPlace, bytes]]:
+def _payloads(places: Sequence[RecordLocation]) -> Iterator[tuple[RecordLocation, bytes]]:
     """The records of some places, those of a shard without an index in order; damaged ones left out."""
     indexed = [place for place in places if place.length is not None]
     for start in range(0, len(indexed), _AT_ONCE):
@@ -169,7 +169,7 @@ def _payloads(places: Sequence[RecordPlace]) -> Iterator[tuple[RecordPlace, byte
         for place, payload in zip(part, file_system(part[0].path).each(_payload, part), strict=True):
             if payload is not None:
                 yield place, payload
-    in_order: dict[str, dict[int, RecordPlace]] = {}
+    in_order: dict[str, dict[int, RecordLocation]] = {}
     for place in places:
         if place.length is None:
             in_order.setdefault(place.path, {})[place.number] = place
@@ -180,7 +180,7 @@ def _payloads(places: Sequence[RecordPlace]) -> Iterator[tuple[RecordPlace, byte
                     yield numbers[number], frame.payload
 
 
-def _payload(place: RecordPlace) -> bytes | None:
+def _payload(place: RecordLocation) -> bytes | None:
     try:
         return record_at(place.path, place.offset or 0, place.length or 0)
     except _DAMAGES:
@@ -200,7 +200,7 @@ def _classes(record: StoredRecord | BadInput) -> frozenset[str]:
     return frozenset(text for color, text in caption_of(record)[0] if color is not None)
 
 
-def _sample(group: str, place: RecordPlace, record: StoredRecord | BadInput) -> Sample:
+def _sample(group: str, place: RecordLocation, record: StoredRecord | BadInput) -> Sample:
     caption, _ = caption_of(record)
     size = None
     if isinstance(record, BadInput):

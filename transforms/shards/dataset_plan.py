@@ -125,13 +125,11 @@ def plan_dataset(
 ) -> DatasetPlan:
     """The plan for a list of records with these totals.
 
-    Args:
-        sample_cache: path of a file that keeps the measured size of a sample.
-        previous: the previous version, if it is reused: there are as many shards as it has, unless flags ask
-            for another number.
+    The file `sample_cache` keeps the measured size of a sample. With `previous`, there are as many shards as
+    it has, unless flags ask for another number.
 
     Raises:
-        JobError: an empty split, a name clash, labels that do not fit: one line that names it.
+        JobError: an empty split, a name clash, or labels that do not fit.
     """
     counts = totals.splits
     _check_splits(counts, config)
@@ -362,9 +360,6 @@ def measure(sample: Iterable[ImageRecord], settings: RecordSettings, cache: str 
     """Encodes a sample, in a process of its own: an image may crash its codec.
 
     The file `cache` keeps the result for the next call with the same sample and settings.
-
-    Raises:
-        JobError: the machine does not let it be done.
     """
     references = []
     read = 0

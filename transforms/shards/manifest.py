@@ -174,7 +174,8 @@ def companions(reconciled: Reconciled, config: DatasetConfig, version: str = "")
         "dataset_info.json": dataset_info(name, version or _TFDS_VERSION, splits, keys),
     }
     if "objects" in schema.needs(settings.features.annotated):
-        files[_LABEL_MAP] = label_map_text(settings.features.labels)
+        labels = settings.features.labels
+        files[_LABEL_MAP] = label_map_text(labels.labels, labels.texts)
     return files
 
 

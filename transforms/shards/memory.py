@@ -20,9 +20,9 @@ _NO_LIMIT = 1 << 60
 
 
 def shuffle_warning(config: DatasetConfig, plan: DatasetPlan) -> str | None:
-    """The warning if `--writer=beam` shuffles records in memory, and there may be too little of it.
+    """A warning if `--writer=beam` shuffles records in memory, and there may be too little of it.
 
-    It shuffles only splits with a given number of shards. Otherwise each bundle becomes a file.
+    Only splits with a given number of shards are shuffled; else each bundle becomes a file.
     """
     if config.writer != "beam" or not config.shuffles_in_memory:
         return None
@@ -31,7 +31,6 @@ def shuffle_warning(config: DatasetConfig, plan: DatasetPlan) -> str | None:
 
 
 def memory_warning(shuffled_bytes: int, available: int) -> str | None:
-    """The warning for a shuffle of so many bytes, if it takes more than the memory that is available."""
     needed = _SHUFFLE_FACTOR * shuffled_bytes
     if needed <= available:
         return None

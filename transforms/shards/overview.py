@@ -36,11 +36,7 @@ def class_overview(statistics: Mapping[str, Statistics], names: Mapping[int, str
 
 
 def class_texts(classes: Mapping[str, Any], named: int) -> dict[str, str]:
-    """The result of `class_overview` in words, by title.
-
-    Args:
-        named: number of classes that have a name, in use or not.
-    """
+    """The result of `class_overview` in words, by title; `named` classes have a name, in use or not."""
     titles = {"labels": "classes", "objects": "object classes", "pixels": "mask classes"}
     if not classes:
         return {titles["labels"]: f"{named:,} named" if named else "none"}
@@ -96,10 +92,7 @@ _SEPARATORS = re.compile(r"(?<=[^\W_])[\s_-]+(?=[^\W_])")
 class DataWarning:
     """A property of a dataset that is often a sign that its input was read wrongly.
 
-    Attributes:
-        kind: a fixed identifier.
-        found: what is suspicious, with its counts.
-        check: what to check.
+    `kind` is a fixed identifier, `found` has the counts, `check` says what to do.
     """
 
     kind: str
@@ -112,7 +105,6 @@ class DataWarning:
         return f"{self.found}. {self.check}"
 
     def as_json(self) -> dict[str, str]:
-        """The warning as manifest.json stores it."""
         return dataclasses.asdict(self)
 
 
@@ -120,9 +112,6 @@ def data_warnings(statistics: Mapping[str, Statistics], names: Mapping[int, str]
     """The warnings about a dataset, in a fixed order.
 
     Time and memory are linear in the number of classes. A message names only a few of them.
-
-    Args:
-        statistics: by split; only counts of records, labels, objects, boxes and pixels are used.
     """
     splits = statistics.values()
     labels = summed(one.labels for one in splits)

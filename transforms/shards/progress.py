@@ -13,10 +13,7 @@ class ProgressState:
 
     Attributes:
         listed: records and failures that the source has yielded.
-        records: records to write or verify; 0 until they are counted.
-        source_bytes: their bytes, if the listing has sizes.
-        done_records: records that were written or failed.
-        done_bytes: their bytes.
+        records: to write or verify; 0 until they are counted.
         writing_since: `time.monotonic` of the last change of `records`.
         notes: messages for the user, in order.
         verb: the action on records, in the past tense.
@@ -37,7 +34,6 @@ _state = ProgressState()
 
 
 def snapshot() -> ProgressState:
-    """The state now."""
     with _lock:
         return dataclasses.replace(_state)
 
@@ -50,7 +46,6 @@ def reset(verb: str = "wrote") -> None:
 
 
 def add_listed(count: int) -> None:
-    """Counts entries that the source has yielded."""
     with _lock:
         _state.listed += count
 
@@ -71,7 +66,6 @@ def add_total(records: int) -> None:
 
 
 def add_done(records: int, source_bytes: int) -> None:
-    """Counts records as done."""
     with _lock:
         _state.done_records += records
         _state.done_bytes += source_bytes

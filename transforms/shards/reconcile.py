@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -23,9 +23,7 @@ class Reconciled:
     """A complete set of shards that has passed the failure-ratio check.
 
     Attributes:
-        plan: of the dataset.
         reports: of all shards, in order, without their statistics.
-        stats: their sum.
         failed: failures by (stage, reason), those of the source included.
         skipped: likewise, of what was skipped on purpose.
         statistics: of the records of each split.
@@ -44,12 +42,11 @@ class Reconciled:
 
     @property
     def num_shards(self) -> Mapping[str, int]:
-        """Number of shards of each split."""
         return Counter(report.split for report in self.reports)
 
     @property
     def read(self) -> int:
-        """All that the source listed: records to write, and what never became one."""
+        """The number of listed inputs: records to write, and inputs that never became records."""
         never_records = sum(self.failed.values()) - sum(self.stats.failed.values())
         return self.plan.records + never_records + sum(self.skipped.values())
 
@@ -64,11 +61,10 @@ def reconcile(
     failures_sha256: str = "",
     strict: bool = False,
 ) -> Reconciled:
-    """Counts what was listed against what was written, failed and skipped.
+    """Counts listed inputs against those that were written, failed and skipped.
 
-    Args:
-        encoded: (split, counts of its encoding) where shards are written elsewhere, by a writer whose reports
-            count records alone.
+    `encoded` are (split, counts of its encoding), of a writer whose reports count only records. The file
+    `failures_path` names each failure.
 
     Raises:
         JobError: shards or records are missing, too many inputs failed, or `strict` is set and there are
@@ -82,7 +78,9 @@ def reconcile(
     if encoded is None:
         counted = {name: merged([one.file.stats for one in split]) for name, split in by_split.items()}
     else:
-        counted = _by_split(plan, encoded)
+        counted = {name: WriteStats() for name in plan.splits}
+        for name, split_stats in encoded:
+            counted[name].merge(split_stats)
         _check_written(by_split, counted)
         statistics = {name: split.statistics for name, split in counted.items()}
     stats = merged(list(counted.values()))
@@ -95,8 +93,10 @@ def reconcile(
     for name, split in plan.splits.items():
         _check_split(name, split.records, counted[name], failures_path)
     warnings = data_warnings(statistics, plan.settings.features.labels.labels)
-    if strict:
-        _check_warnings(warnings)
+    if strict and warnings:
+        number = f"{len(warnings)} warning{'' if len(warnings) == 1 else 's'}"
+        listed = ". ".join(one.text for one in warnings)
+        raise JobError(f"the dataset has {number}, and --strict is set; nothing is published: {listed}")
     is_unchanged = _is_unchanged(result, failures_sha256)
     return dataclasses.replace(result, is_unchanged=is_unchanged, warnings=warnings)
 
@@ -118,7 +118,7 @@ def _is_unchanged(result: Reconciled, failures_sha256: str) -> bool:
 
 
 def _summing(reports: Iterable[ShardReport], statistics: Mapping[str, Statistics]) -> Iterator[ShardReport]:
-    """Reports without their statistics, which are added up: those of thousands of shards are large."""
+    """Yields reports without their statistics, which are added up: those of thousands of shards are large."""
     for report in reports:
         stats = report.file.stats
         if report.split in statistics:
@@ -141,15 +141,7 @@ def _check_shards(plan: DatasetPlan, by_split: Mapping[str, list[ShardReport]], 
             )
 
 
-def _by_split(plan: DatasetPlan, encoded: Iterable[tuple[str, WriteStats]]) -> dict[str, WriteStats]:
-    counted = {name: WriteStats() for name in plan.splits}
-    for name, stats in encoded:
-        counted[name].merge(stats)
-    return counted
-
-
 def _check_written(by_split: Mapping[str, list[ShardReport]], counted: Mapping[str, WriteStats]) -> None:
-    """Raises JobError unless the shards hold as many records as were encoded."""
     for name, reports in by_split.items():
         held = sum(report.file.stats.written for report in reports)
         if held != counted[name].written:
@@ -171,19 +163,11 @@ def _check_failure_ratio(result: Reconciled, max_failure_ratio: float, failures_
 
 
 def most_often(counts: Mapping[tuple[str, str], int]) -> str:
-    """The most frequent failures, of counts by (stage, reason), for messages."""
+    """The most frequent failures, of counts by (stage, reason), for a message."""
     ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
     shown = "; ".join(f"{stage}: {reason}, {times}" for (stage, reason), times in ranked[:_SHOWN])
     others = len(ranked) - _SHOWN
     return f"most often {shown}{f'; {others} more reasons' if others > 0 else ''}"
-
-
-def _check_warnings(warnings: Sequence[DataWarning]) -> None:
-    """Raises JobError if there is a warning."""
-    if warnings:
-        number = f"{len(warnings)} warning{'' if len(warnings) == 1 else 's'}"
-        listed = ". ".join(one.text for one in warnings)
-        raise JobError(f"the dataset has {number}, and --strict is set; nothing is published: {listed}")
 
 
 def _check_split(name: str, listed: int, stats: WriteStats, failures_path: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from recordmill.transforms.annotations.mapping import OF_OBJECTS, map_annotations
-from recordmill.transforms.examples.features import Feature, build_example, build_sequence_example
+from recordmill.transforms.examples.features import build_example, build_sequence_example
 from recordmill.transforms.examples.schema import FeatureSettings, Schema, SequenceSchema
 from recordmill.transforms.images.mask import encoded_dtype
 from recordmill.transforms.images.opened import opened, opened_pixels
@@ -31,8 +31,7 @@ from recordmill.transforms.shards.references import annotations_fingerprint, has
 from recordmill.transforms.shards.report import WriteStats
 from recordmill.transforms.shards.reuse import EncodedRecord, PreviousRecords
 from recordmill.transforms.shards.statistics import CountedFeatures, is_lossy
-from recordmill.transforms.storage.read_ahead import Loading, read_ahead
-from recordmill.transforms.storage.reader import ListedReader
+from recordmill.transforms.storage.reader import ListedReader, Loading, read_ahead
 from recordmill.transforms.workers.position import SLOW_FACTOR
 from recordmill.transforms.workers.task import Worker
 
@@ -63,7 +62,6 @@ class RecordSettings:
     boxes: str = "clip"
 
     def digest(self) -> str:
-        """A hash of the settings, in hex."""
         labels = self.features.labels
         ids = sorted((type(label).__name__, str(label), number) for label, number in labels.ids.items())
         columns = [
@@ -98,10 +96,6 @@ def _has_masks(annotations: Annotations, annotated: frozenset[str]) -> bool:
     return is_painted and not annotations.objects and annotations.size is not None
 
 
-def _listed_bytes(found: tuple[ImageRecord, EncodedRecord | None]) -> int:
-    return found[0].size
-
-
 class RecordEncoder:
     """Encodes records, one after the other; keeps the reader's open files between them."""
 
@@ -127,13 +121,14 @@ class RecordEncoder:
     ) -> Iterator[tuple[int, ImageRecord, EncodedRecord]]:
         """Yields index in `references`, record and encoded record, in order, except for records that fail.
 
-        Args:
-            previous: records of the previous version; None if nothing may be reused.
+        Failures are added to `stats` and `failures`; `previous` has the records of the previous version.
         """
         self._mask_map = None if previous is None else previous.mask_map
         records = ((reference, reference_record(reference, self._reader.read)) for reference in references)
         found = (previous or PreviousRecords()).found(records)
-        for index, ((record, reused), loading) in enumerate(read_ahead(found, self._begin, _listed_bytes)):
+        for index, ((record, reused), loading) in enumerate(
+            read_ahead(found, self._begin, lambda one: one[0].size)
+        ):
             self._work = stats.work
             self._is_as_listed = True
             try:
@@ -162,8 +157,7 @@ class RecordEncoder:
     ) -> EncodedRecord:
         """The Example of `record`.
 
-        Args:
-            reused: images and masks in the previous version, made from the same source.
+        `reused` are images and masks of the previous version, made from the same source.
 
         Raises:
             BadInput: the record fails; the job continues.
@@ -177,45 +171,27 @@ class RecordEncoder:
         if same is None:
             masks = {one.image: self._reader.begin(one.image) for one in record.annotations.masks.values()}
         if reused is not None:
-            image, source_bytes = next(iter(reused.images), None), reused.source_bytes
+            images, source_bytes = reused.images, reused.source_bytes
+        elif record.image is not None:
+            data = self._loaded(record.image, loading)
+            images, source_bytes = (self._stored(data, record.image),), len(data)
         else:
-            image, source_bytes = self._stored_image(record, loading)
-        features, mapped = self._features(record, image, masks, same)
+            images, source_bytes = (), 0
+        image = next(iter(images), None)
+        mapped = self._mapped(record, image, masks, same)
+        features = self._settings.schema.features(record, image, mapped, self._settings.features)
         payload = build_example(self._named(features))
-        images = (image,) if image else ()
         counted = self._counted.of(features, masks=mapped.masks)
         return EncodedRecord(payload, images, source_bytes, mapped, counted, annotations, self._is_as_listed)
 
-    def build(
-        self, record: ImageRecord, image: StoredImage | None, masks: Mapping[ImageRef, Loading] | None = None
-    ) -> tuple[bytes, Mapped]:
-        """The Example of a record whose image is stored, and its annotations in the image.
-
-        Raises:
-            BadInput: an annotation or a feature does not fit.
-        """
+    def build(self, record: ImageRecord, image: StoredImage | None) -> bytes:
+        """The Example of a record whose image is stored. Raises BadInput if its annotations do not fit."""
         try:
-            features, mapped = self._features(record, image, masks or {}, None)
-            return build_example(self._named(features)), mapped
+            mapped = self._mapped(record, image, {}, None)
         except _ReadFault as error:
             raise error.fault from None
-
-    def _features(
-        self,
-        record: ImageRecord,
-        image: StoredImage | None,
-        masks: Mapping[ImageRef, Loading],
-        same: EncodedRecord | None,
-    ) -> tuple[Mapping[str, Feature], Mapped]:
-        """The features, under our names, of a record whose image is stored; masks are of `same`, if any."""
-        mapped = self._mapped(record, image, masks, same)
-        return self._settings.schema.features(record, image, mapped, self._settings.features), mapped
-
-    def _stored_image(self, record: ImageRecord, loading: Loading) -> tuple[StoredImage | None, int]:
-        if record.image is None:
-            return None, 0
-        data = self._loaded(record.image, loading)
-        return self._stored(data, record.image), len(data)
+        features = self._settings.schema.features(record, image, mapped, self._settings.features)
+        return build_example(self._named(features))
 
     def _stored(self, data: bytes, ref: ImageRef) -> StoredImage:
         self._position.work()
@@ -281,21 +257,17 @@ class RecordEncoder:
         """The frames of a sequence, stored one after the other, and their bytes in the source."""
         frames = []
         size = 0
-        for number, data in enumerate(self._frames(steps.frames)):
+        loadings = read_ahead(steps.frames, self._reader.begin, lambda ref: ref.length or 0)
+        for number, (ref, loading) in enumerate(loadings):
+            data = self._loaded(ref, loading)
             size += len(data)
             try:
-                frames.append(self._stored(data, steps.frames[number]))
+                frames.append(self._stored(data, ref))
             except BadInput as error:
                 raise BadInput(error.stage, error.reason, f"frame {number}: {error.detail}") from error
         return tuple(frames), size
 
-    def _frames(self, refs: Sequence[ImageRef]) -> Iterator[bytes]:
-        """The bytes of each frame."""
-        for ref, loading in read_ahead(refs, self._reader.begin, lambda ref: ref.length or 0):
-            yield self._loaded(ref, loading)
-
     def _begin(self, found: tuple[ImageRecord, EncodedRecord | None]) -> Loading:
-        """Begins to load a record's image, unless the previous version's is reused."""
         record, reused = found
         return None if record.image is None or reused is not None else self._reader.begin(record.image)
 
@@ -316,7 +288,6 @@ class RecordEncoder:
         return data
 
     def _named(self, items: Mapping[str, _T]) -> Mapping[str, _T]:
-        """Features under the names that the user gave."""
         rename = self._settings.rename
         return {rename.get(name, name): value for name, value in items.items()} if rename else items
 

@@ -79,13 +79,9 @@ class LineageHeader(msgspec.Struct, frozen=True):
 
     Attributes:
         digest: of its settings and references, as `shard_digest` has it.
-        size: bytes of the shard.
-        sha256: of the shard, in hex.
         stamp: `Status.stamp` of the shard.
-        index_sha256: of its index, in hex.
         stats: counts, without the work of the run.
         failures: lines of failures.jsonl.
-        format_version: of the file.
     """
 
     digest: str
@@ -217,9 +213,7 @@ class Lineage(NamedTuple):
     """The lineage of a shard.
 
     Attributes:
-        header: of the shard.
         packed_rows: the rows, in order, as msgpack; read lazily. Raises DamagedLineageError.
-        sha256: of the file, in hex.
     """
 
     header: LineageHeader
@@ -267,8 +261,6 @@ class ReusableShard:
     """A shard of the previous version that was made from the same references by the same settings.
 
     Attributes:
-        paths: of its files.
-        header: of its lineage.
         lineage_sha256: of the file of its lineage, in hex.
         is_unchanged: whether a rebuild would be identical; False until failed records have been retried, and
             if a file has no version.
@@ -360,7 +352,6 @@ class PreviousRecords:
     mask_map: str = ""
 
     def sort_key(self, reference: bytes, record: ImageRecord) -> str:
-        """The sort key of a record in its shard."""
         return record.key if self.by_key else reference[:8].hex()
 
     def found(

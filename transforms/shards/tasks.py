@@ -10,7 +10,6 @@ import math
 import os
 import shutil
 from collections.abc import Iterable, Sequence
-from typing import IO
 
 import msgspec
 
@@ -67,26 +66,19 @@ def part_count(records: int, shard: int, num_shards: int, workers: int) -> int:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _RecordsTask(Task[RecordEncoder, R]):
-    """A task whose items are records.
-
-    Attributes:
-        references: of the records, in order.
-    """
+    """A task whose items are records, by their references in order."""
 
     references: Sequence[bytes]
 
     @property
     def items(self) -> int:
-        """Number of records."""
         return len(self.references)
 
     def source(self) -> str:
-        """The image of the first record, or else its key."""
         record = reference_record(self.references[0])
         return record.image.uri if record.image is not None else record.key
 
     def _failure(self, error: BadInput) -> tuple[Failure, WriteStats]:
-        """The failure of the only record, and its count."""
         failure = error.failure(reference_record(self.references[0]).key)
         stats = WriteStats()
         stats.add_failure(failure)
@@ -98,9 +90,8 @@ class PartTask(_RecordsTask[ShardFile]):
     """Writes a shard, or a part of one. A fault of the machine fails the job.
 
     Attributes:
-        references: in their final order.
-        path: to write them under, without ending.
-        checkpoint: to be written once the shard is finished; None where this is a part of one.
+        path: of its files, without ending.
+        checkpoint: of the shard; None for a part of one.
         previous: records of the previous version; None if the dataset has no versions.
     """
 
@@ -109,48 +100,34 @@ class PartTask(_RecordsTask[ShardFile]):
     previous: PreviousRecords | None = None
 
     def run(self, encoder: RecordEncoder) -> ShardFile:
-        """Writes the records."""
         with naming_faults(self.path):
             part = write_part(self.references, self.path, encoder, self.previous)
             return _finished(part, self.checkpoint, encoder.worker)
 
     def lost(self, error: BadInput) -> ShardFile:
-        """Writes the failure of the only record."""
         with naming_faults(self.path):
             failure, stats = self._failure(error)
-            file = msgspec.structs.replace(
-                write_empty(self.path, has_lineage=self.previous is not None),
-                failures_path=_write_failures([failure.to_json()], self.path),
-                stats=stats,
-            )
+            empty = write_empty(self.path, has_lineage=self.previous is not None)
+            failures_path = _write_failures([failure.to_json()], self.path)
+            file = msgspec.structs.replace(empty, failures_path=failures_path, stats=stats)
             return _finished(file, self.checkpoint)
 
     def split(self, start: int, end: int) -> PartTask:
-        """The part of some of the records."""
         path = f"{self.path}-part{start:05d}-{end:05d}"
         return PartTask(self.references[start:end], path, previous=self.previous)
 
     def join(self, results: Sequence[ShardFile]) -> ShardFile:
-        """Joins the parts, and removes them."""
         with naming_faults(self.path):
             return _finished(join_parts(results, self.path), self.checkpoint)
 
     def remove_leftovers(self) -> None:
-        """Removes the unfinished files."""
         with naming_faults(self.path):
             _remove(f"{self.path}.{ending}" for ending in ("tfrecord", "idx", "failures", "rows"))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """Encoded records, in order.
-
-    Attributes:
-        payloads: serialised Examples, without those that failed; none where only sizes were asked for.
-        payload_bytes: of all of them.
-        stats: counts.
-        failures: the records that failed.
-    """
+    """Encoded records, in order, without those that failed; `payloads` are empty if only sizes are needed."""
 
     payloads: list[bytes]
     payload_bytes: int
@@ -160,16 +137,11 @@ class EncodedBatch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EncodeTask(_RecordsTask[EncodedBatch]):
-    """Encodes records, and gives them back. A fault of the machine fails the job.
-
-    Attributes:
-        sizes_only: leave the payloads out.
-    """
+    """Encodes records, and returns them, or only their sizes. A fault of the machine fails the job."""
 
     sizes_only: bool = False
 
     def run(self, encoder: RecordEncoder) -> EncodedBatch:
-        """Encodes the records."""
         batch = EncodedBatch([], 0, WriteStats(), [])
         size = 0
         with naming_faults("an image"):
@@ -180,16 +152,13 @@ class EncodeTask(_RecordsTask[EncodedBatch]):
         return dataclasses.replace(batch, payload_bytes=size)
 
     def lost(self, error: BadInput) -> EncodedBatch:
-        """The failure of the only record."""
         failure, stats = self._failure(error)
         return EncodedBatch([], 0, stats, [failure])
 
     def split(self, start: int, end: int) -> EncodeTask:
-        """The same for some of the records."""
         return EncodeTask(self.references[start:end], self.sizes_only)
 
     def join(self, results: Sequence[EncodedBatch]) -> EncodedBatch:
-        """One batch of all."""
         return EncodedBatch(
             [payload for batch in results for payload in batch.payloads],
             sum(batch.payload_bytes for batch in results),
@@ -219,7 +188,7 @@ def _finished(file: ShardFile, checkpoint: Checkpoint | None, worker: Worker | N
 
 
 def _with_lineage(file: ShardFile, rows: str, digest: str, stamp: str) -> ShardFile:
-    """A complete shard with its lineage instead of the rows of its records."""
+    """The shard, with its complete lineage instead of the rows of its records."""
     failures: Sequence[str] = ()
     if file.failures_path is not None:
         with open(file.failures_path, encoding="utf-8", newline="\n") as failed:
@@ -238,11 +207,9 @@ def write_part(
     encoder: RecordEncoder,
     previous: PreviousRecords | None = None,
 ) -> ShardFile:
-    """Encodes `references`, in their order, into `path`.tfrecord; index and failures next to it.
+    """Encodes `references`, in their order, into `path`.tfrecord, with index and failures next to it.
 
-    Args:
-        previous: records of the previous version; each record then writes a row of lineage. None if the
-            dataset has no versions.
+    With `previous`, each record also writes a row of lineage.
     """
     stats = WriteStats()
     failures: list[Failure] = []
@@ -259,31 +226,23 @@ def write_part(
             stats.unversioned += not (encoded.is_as_listed and is_versioned(record))
     with open(f"{path}.idx", "w", encoding="ascii") as index:
         index.writelines(index_lines(writer.lengths))
-    return ShardFile(
-        path=f"{path}.tfrecord",
-        index_path=f"{path}.idx",
-        failures_path=_write_failures([failure.to_json() for failure in failures], path),
-        size=writer.bytes_written,
-        sha256=writer.sha256,
-        stats=stats,
-        lineage_path=None if previous is None else f"{path}.rows",
-    )
+    failures_path = _write_failures([failure.to_json() for failure in failures], path)
+    lineage = None if previous is None else f"{path}.rows"
+    return _shard_file(path, failures_path, writer.bytes_written, writer.sha256, stats, lineage)
+
+
+def _shard_file(
+    path: str, failures: str | None, size: int, sha256: str, stats: WriteStats, lineage: str | None
+) -> ShardFile:
+    return ShardFile(f"{path}.tfrecord", f"{path}.idx", failures, size, sha256, stats, lineage)
 
 
 def write_empty(path: str, has_lineage: bool = False) -> ShardFile:
     """A shard without a record: an empty file, since the names of shards contain their number."""
-    endings = ("tfrecord", "idx", "rows") if has_lineage else ("tfrecord", "idx")
-    for ending in endings:
+    for ending in ("tfrecord", "idx", "rows") if has_lineage else ("tfrecord", "idx"):
         write_file(f"{path}.{ending}", "")
-    return ShardFile(
-        path=f"{path}.tfrecord",
-        index_path=f"{path}.idx",
-        failures_path=None,
-        size=0,
-        sha256=hashlib.sha256().hexdigest(),
-        stats=WriteStats(),
-        lineage_path=f"{path}.rows" if has_lineage else None,
-    )
+    lineage = f"{path}.rows" if has_lineage else None
+    return _shard_file(path, None, 0, hashlib.sha256().hexdigest(), WriteStats(), lineage)
 
 
 def join_parts(parts: Sequence[ShardFile], path: str) -> ShardFile:
@@ -294,7 +253,9 @@ def join_parts(parts: Sequence[ShardFile], path: str) -> ShardFile:
     with open(f"{path}.tfrecord", "r+b") as file, open(f"{path}.idx", "w") as index:
         for part in parts:
             with open(part.index_path) as lines:
-                index.writelines(_shifted(lines, size))
+                for line in lines:
+                    offset, length = line.split()
+                    index.write(f"{int(offset) + size} {length}\n")
             first = part is parts[0]
             with contextlib.nullcontext(file) if first else open(part.path, "rb") as source:
                 while block := source.read(_COPY_BYTES):
@@ -302,21 +263,14 @@ def join_parts(parts: Sequence[ShardFile], path: str) -> ShardFile:
                     size += len(block)
                     if not first:
                         file.write(block)
-    result = ShardFile(
-        path=f"{path}.tfrecord",
-        index_path=f"{path}.idx",
-        failures_path=_concatenated([part.failures_path for part in parts], f"{path}.failures"),
-        size=size,
-        sha256=hashed.hexdigest(),
-        stats=merged([part.stats for part in parts]),
-        lineage_path=_concatenated([part.lineage_path for part in parts], f"{path}.rows"),
-    )
+    failures = _concatenated([part.failures_path for part in parts], f"{path}.failures")
+    lineage = _concatenated([part.lineage_path for part in parts], f"{path}.rows")
+    stats = merged([part.stats for part in parts])
     _remove(path for part in parts for path in part.paths)
-    return result
+    return _shard_file(path, failures, size, hashed.hexdigest(), stats, lineage)
 
 
 def _concatenated(parts: Sequence[str | None], path: str) -> str | None:
-    """All lines of some files in one; None if there are no files."""
     every = [part for part in parts if part is not None]
     if not every:
         return None
@@ -327,15 +281,7 @@ def _concatenated(parts: Sequence[str | None], path: str) -> str | None:
     return path
 
 
-def _shifted(lines: IO[str], start: int) -> Iterable[str]:
-    """The lines of an index, for records that begin at `start`."""
-    for line in lines:
-        offset, length = line.split()
-        yield f"{int(offset) + start} {length}\n"
-
-
 def _remove(paths: Iterable[str | None]) -> None:
-    """Removes files that exist."""
     for path in paths:
         if path is not None:
             with contextlib.suppress(FileNotFoundError):

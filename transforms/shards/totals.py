@@ -34,18 +34,15 @@ class LowestHashes:
     heap: list[tuple[int, bytes]] = dataclasses.field(default_factory=list)
 
     def wants(self, hashed: int) -> bool:
-        """Whether an item of this hash would be kept."""
         return len(self.heap) < self.size or -hashed > self.heap[0][0]
 
     def add(self, hashed: int, item: bytes) -> None:
-        """Keeps the item if its hash is low enough."""
         if len(self.heap) < self.size:
             heapq.heappush(self.heap, (-hashed, item))
         elif -hashed > self.heap[0][0]:
             heapq.heapreplace(self.heap, (-hashed, item))
 
     def merge(self, other: LowestHashes) -> None:
-        """Adds the items of `other`."""
         for inverted, item in other.heap:
             self.add(-inverted, item)
 
@@ -58,7 +55,6 @@ class SplitTotals(msgspec.Struct):
     """Counts of the records of one split.
 
     Attributes:
-        records: number of records.
         source_bytes: size of their stored images, as listed.
         keys: a sample of their keys.
         labels: labels of images, of sequences and of their steps.
@@ -78,7 +74,6 @@ class SplitTotals(msgspec.Struct):
     unlabelled: int = 0
 
     def add_classes(self, annotations: Annotations) -> None:
-        """Counts the classes of a record."""
         is_labelled = bool(annotations.labels)
         for label in annotations.labels:
             self.labels[label] += 1
@@ -96,7 +91,6 @@ class SplitTotals(msgspec.Struct):
             self.unlabelled += 1
 
     def merge(self, other: SplitTotals) -> None:
-        """Adds the counts of `other`."""
         add_counts(self, other)
         self.keys.merge(other.keys)
 
@@ -116,15 +110,9 @@ class Classes:
     optional: dict[int, str] = dataclasses.field(default_factory=dict)
 
     def add(self, found: ClassNames) -> None:
-        """Adds the classes that a source defines.
-
-        Raises:
-            JobError: an id has another name already.
-        """
         add_classes(self.optional if found.optional else self.names, self.texts, found)
 
     def merge(self, other: Classes) -> None:
-        """Adds the classes of another part of the list."""
         self.add(ClassNames(other.names, other.texts))
         self.add(ClassNames(other.optional, optional=True))
 
@@ -141,16 +129,12 @@ class Totals:
     """Counts, labels, column types and a fixed sample of a set of records; equal whatever the order.
 
     Attributes:
-        splits: by name.
-        segment_labels: classes of the segments of masks.
         label_counts: fewest and most labels of one record.
-        with_image: records that have an image.
         unsized: records with an image of unknown size.
         columns: the types of the free features.
         attributes: of the objects' attributes.
         steps: of the lists of sequences.
         annotated: kinds of annotations, as in `FeatureSettings`.
-        classes: that sources define.
         digest: sum of the records' hashes, modulo 2**128: changes when the listed content changes.
         sample: a few packed records.
     """
@@ -175,12 +159,10 @@ class Totals:
 
     @property
     def records(self) -> int:
-        """Number of records."""
         return sum(split.records for split in self.splits.values())
 
     @property
     def labels(self) -> set[str | int]:
-        """Every label of the set."""
         every = set(self.segment_labels)
         for split in self.splits.values():
             every.update(split.labels, split.objects)
@@ -188,7 +170,6 @@ class Totals:
 
     @property
     def source_bytes(self) -> int:
-        """Bytes of the stored images of known size."""
         return sum(split.source_bytes for split in self.splits.values())
 
     def add(self, record: ImageRecord, hashed: int, content: bytes) -> None:
@@ -219,7 +200,6 @@ class Totals:
             split.keys.add(hashed, record.key.encode("utf-8"))
 
     def merge(self, other: Totals) -> None:
-        """Adds the counts of `other`."""
         for name, split in other.splits.items():
             self.splits.setdefault(name, SplitTotals()).merge(split)
         self.segment_labels |= other.segment_labels
@@ -236,11 +216,10 @@ class Totals:
         self.sample.merge(other.sample)
 
     def sampled(self) -> list[ImageRecord]:
-        """The sample, ascending by hash."""
         return [unpack_record(packed) for packed in self.sample.items()]
 
     def _add_details(self, annotations: Annotations) -> None:
-        """Adds what a record has apart from labels and free features."""
+        """Adds everything but labels and free features."""
         found = self.annotated
         for one in annotations.objects:
             if one.attributes:
@@ -278,7 +257,6 @@ class Totals:
 
 
 def total(records: Iterable[ImageRecord], untyped: bool = False) -> Totals:
-    """The totals of `records`."""
     totals = Totals(untyped)
     for record in records:
         totals.add(record, key_digest(record.key), listed_content(record))
@@ -286,7 +264,6 @@ def total(records: Iterable[ImageRecord], untyped: bool = False) -> Totals:
 
 
 def merged_totals(parts: Iterable[Totals], untyped: bool) -> Totals:
-    """The sum of totals."""
     result = Totals(untyped)
     for part in parts:
         result.merge(part)

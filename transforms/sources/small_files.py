@@ -9,8 +9,7 @@ from xml.etree.ElementTree import Element, ParseError, TreeBuilder
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.files import open_file
-from recordmill.transforms.storage.read_ahead import Loading, read_ahead
-from recordmill.transforms.storage.reader import ImageReader
+from recordmill.transforms.storage.reader import ImageReader, Loading, read_ahead
 
 MAX_XML_BYTES = 16 << 20
 _MAX_DEPTH = 100

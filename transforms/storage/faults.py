@@ -66,7 +66,7 @@ PERMANENT_FAULTS = {
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether an error is a fault of the file system that is not one file's own: EIO, a time-out, ESTALE."""
+    """Whether an error concerns the file system, and not one file: EIO, a time-out, ESTALE."""
     return isinstance(error, OSError) and error.errno is not None and error.errno not in PERMANENT_FAULTS
 
 
@@ -79,11 +79,11 @@ _RETRYING = Retrying(
 
 
 def os_fault(error: OSError, stage: str) -> BadInput:
-    """The failed record that a fault of the file system is, in a stage of `BadInput`.
+    """The failed record for a fault of the file system, in a stage of `BadInput`.
 
     Raises:
-        OSError: `error` itself where it is not the file's own fault (EIO, a time-out, too many open
-            files): it has not passed, or concerns the whole machine.
+        OSError: `error` itself if it concerns the machine, not the file: EIO, a time-out, too many
+            open files.
     """
     reason = PERMANENT_FAULTS.get(error.errno or 0)
     if reason is None:
@@ -114,7 +114,7 @@ def tried_again(error: OSError, function: Callable[_P, _T], *args: _P.args, **op
 
 @contextlib.contextmanager
 def naming_faults(path: str) -> Iterator[None]:
-    """Turns an OSError into a JobError of one line, about `path` if it names none itself."""
+    """Turns an OSError into a JobError, about `path` if the error names no file."""
     try:
         yield
     except OSError as error:
@@ -122,7 +122,7 @@ def naming_faults(path: str) -> Iterator[None]:
 
 
 def fault(error: OSError, path: str) -> JobError:
-    """What an OSError at `path`, or at the file it names itself, is to the user."""
+    """The JobError for an OSError at `path`, or at the file that it names itself."""
     said = error.strerror or str(error) or type(error).__name__
     where = str(error.filename or path)
     system = file_system(where)

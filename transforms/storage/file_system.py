@@ -46,14 +46,13 @@ class ChangedError(OSError):
 
 
 class Status(NamedTuple):
-    """What is known of a file without reading it.
+    """The properties of a file that are available without reading it.
 
     Attributes:
-        size: bytes.
-        version: identifies the contents, 1 to 2**63 - 1; 0 where that is unknown.
+        version: identifies the contents, 1 to 2**63 - 1; 0 if unknown.
         generation: identifies this state of the file; the condition of writes, removals and ranges.
         modified: nanoseconds since 1970, by the clock of the file system.
-        crc32c: of an object's bytes, in base64; empty where the file system stores none.
+        crc32c: of an object's bytes, in base64; empty if the file system stores none.
     """
 
     size: int
@@ -73,7 +72,6 @@ class Entry(NamedTuple):
 
     Attributes:
         name: from the listed folder on; ends in `/` for a folder, or a link to one.
-        path: of it, without a `/` at its end.
         is_link: whether it is a symbolic link.
         status: of a file; None for a folder, and with `has_links`.
     """
@@ -85,7 +83,6 @@ class Entry(NamedTuple):
 
     @property
     def basename(self) -> str:
-        """The name without the `/` at its end."""
         return self.name.rstrip("/")
 
     @property
@@ -99,20 +96,13 @@ class Reader(abc.ABC):
 
     @abc.abstractmethod
     def read(self, path: str) -> bytes:
-        """The bytes of a file at a path without links.
-
-        Raises:
-            BadInput: stage `load`, `too large`; it has more bytes than an image may have.
-        """
+        """The bytes of a file at a path without links. Raises BadInput (`load`, `too large`)."""
 
     @abc.abstractmethod
     def read_range(self, path: str, start: int, length: int | None, generation: int | None) -> bytes:
         """Bytes `start` to `start + length`, or to the end; fewer where the file ends before.
 
         Args:
-            path: without links.
-            start: offset in the file.
-            length: in bytes; None for the rest.
             generation: that the file must have, 0 where it never changes; None for any.
 
         Raises:
@@ -145,15 +135,12 @@ class FileSystem(abc.ABC):
         """Raises ValueError, with what is wrong, unless a path can be read from."""
 
     def check_output_path(self, folder: str) -> None:
-        """Raises ValueError, with what is wrong, unless a path can name a folder to write in.
-
-        Looks at the path alone.
-        """
+        """Raises ValueError unless a path can name a folder to write in; looks at the path alone."""
 
     def check_output(self, folder: str) -> None:
-        """Raises ValueError, with what is wrong, or OSError, unless files can be written in a folder.
+        """Raises ValueError or OSError unless files can be written in a folder, which need not exist.
 
-        The folder need not exist. The message continues a sentence that names the folder.
+        The message continues a sentence that names the folder.
         """
 
     def absolute(self, path: str) -> str:
@@ -184,7 +171,6 @@ class FileSystem(abc.ABC):
         """What is in a folder, in the order of names.
 
         Args:
-            folder: path.
             first: names before this one may be left out.
             end: names from this one on may be left out; empty for none.
             most: the number of entries after which a larger folder is not listed further; None for all.
@@ -207,7 +193,6 @@ class FileSystem(abc.ABC):
         """Files at any depth below a folder, in the order of names: as many as one call gives.
 
         Args:
-            folder: path.
             prefix: of the names, from the folder on.
             first: names before this one are left out.
             most: number of files, at most.
@@ -220,11 +205,7 @@ class FileSystem(abc.ABC):
         return found[:most], len(found) > most
 
     def stat(self, path: str) -> Status:
-        """The status of a file.
-
-        Raises:
-            FileNotFoundError: there is none.
-        """
+        """The status of a file. Raises FileNotFoundError if there is none."""
         found = self.find(path)
         if found is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
@@ -247,7 +228,6 @@ class FileSystem(abc.ABC):
         return "file or folder"
 
     def is_link(self, path: str) -> bool:
-        """Whether a path is a symbolic link."""
         return False
 
     def check_readable(self, path: str) -> None:
@@ -282,8 +262,6 @@ class FileSystem(abc.ABC):
         """Writes a complete, durable file, or leaves the old one as it is.
 
         Args:
-            path: of the file; its folder exists.
-            pieces: the contents.
             if_generation: that the file must have now, `NEW` where there may be none; None for any.
             unfinished_in: folder that holds the file until it is complete; by default, its own.
 
@@ -292,11 +270,7 @@ class FileSystem(abc.ABC):
         """
 
     def put(self, local_path: str, path: str, if_generation: int | None = None) -> Status:
-        """Makes a finished file of this machine a durable file at `path`; the local file is moved there.
-
-        Raises:
-            ChangedError: as `write`.
-        """
+        """Moves a finished file of this machine to `path`, durably. Raises ChangedError as `write`."""
         with open(local_path, "rb") as file:
             written = self.write(path, iter(lambda: file.read(_READ_BYTES), b""), if_generation)
         os.remove(local_path)
@@ -312,8 +286,6 @@ class FileSystem(abc.ABC):
         """Gives a file, which nobody changes any more, a second name: by a link, or else by a copy.
 
         Args:
-            source: path of the file.
-            target: its second path; a file there is replaced.
             if_generation: that the file at `target` must have, `NEW` where there may be none; None for any.
 
         Raises:
@@ -325,8 +297,6 @@ class FileSystem(abc.ABC):
         """Removes a file.
 
         Args:
-            path: of the file.
-            if_generation: that the file must have; None for any.
             within: seconds to wait for the answer, without retries; None for the usual ones.
 
         Raises:
@@ -335,10 +305,7 @@ class FileSystem(abc.ABC):
         """
 
     def working_folder(self, folder: str) -> str | None:
-        """The folder of this machine in which files of a folder can be written; None to write them elsewhere.
-
-        `put` then gives them their path.
-        """
+        """The folder of this machine in which files of `folder` can be written before `put`, or None."""
         return None
 
     def make_folder(self, path: str) -> None:
@@ -373,7 +340,6 @@ class FileSystem(abc.ABC):
     # Derived
 
     def remove_existing(self, *paths: str) -> None:
-        """Removes files, as far as they exist."""
         self.each(self._remove_existing, paths)
 
     def remove_entries(self, entries: Iterable[Entry]) -> None:
@@ -406,7 +372,6 @@ class FileSystem(abc.ABC):
             return []
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """Bytes of each file in a folder, by name."""
         files = [entry for entry in self.contents(folder) if not entry.name.endswith("/")]
         found = [entry.status or self.find(entry.path) for entry in files]
         return {entry.name: status.size for entry, status in zip(files, found, strict=True) if status}
@@ -425,7 +390,7 @@ class FileSystem(abc.ABC):
 
 
 def scheme_of(path: str) -> str:
-    """The scheme of a URI (`gs` of `gs://bucket/a.jpg`), or an empty string for a plain path."""
+    """The scheme of a URI (`gs` of `gs://bucket/a.jpg`); empty for a plain path."""
     match = _SCHEME.match(path)
     return match[1].lower() if match else ""
 

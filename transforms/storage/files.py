@@ -22,17 +22,14 @@ UNFINISHED = re.compile(r"\.[0-9a-f]{12}\.part$")
 
 
 def is_file(path: str) -> bool:
-    """As `FileSystem.is_file`."""
     return file_system(path).is_file(path)
 
 
 def is_folder(path: str) -> bool:
-    """As `FileSystem.is_folder`."""
     return file_system(path).is_folder(path)
 
 
 def exists(path: str) -> bool:
-    """As `FileSystem.exists`."""
     return file_system(path).exists(path)
 
 
@@ -48,7 +45,6 @@ def may_be_there(path: str) -> bool:
 
 
 def status_of(path: str) -> Status:
-    """As `FileSystem.stat`."""
     return file_system(path).stat(path)
 
 
@@ -71,7 +67,6 @@ def open_named(path: str) -> io.BufferedReader:
 
 
 def read_bytes(path: str) -> bytes:
-    """As `FileSystem.read`."""
     return file_system(path).read(path)
 
 

@@ -88,7 +88,6 @@ class GcsFileSystem(FileSystem):
             raise ValueError("it may be gs://BUCKET/FOLDER, with a bucket of 3 letters or more")
 
     def check_output(self, folder: str) -> None:
-        """One request: the bucket exists and may be listed."""
         try:
             next(_pages(folder, _prefix(folder), None, most=1))
         except FileNotFoundError as error:
@@ -98,7 +97,6 @@ class GcsFileSystem(FileSystem):
         return is_anonymous()
 
     def find(self, path: str) -> Status | None:
-        """One request; None for a bucket."""
         if not split_uri(path)[1]:
             return None
         found = blob(path)
@@ -118,7 +116,6 @@ class GcsFileSystem(FileSystem):
             return False
 
     def missing(self, path: str) -> str:
-        """One request: the bucket may be missing."""
         return "object or folder" if self.is_folder(f"gs://{split_uri(path)[0]}") else "bucket"
 
     def is_unchanged(self, path: str, version: int, data: bytes) -> bool:
@@ -142,7 +139,6 @@ class GcsFileSystem(FileSystem):
         return [], False
 
     def list_below(self, folder: str) -> Iterator[Entry]:
-        """Page by page, one request each."""
         above = _prefix(folder)
         return (_entry(folder, above, item) for page in _pages(folder, above, None) for item in page)
 
@@ -178,13 +174,11 @@ class GcsFileSystem(FileSystem):
             return _upload(file.name, path, if_generation)
 
     def put(self, local_path: str, path: str, if_generation: int | None = None) -> Status:
-        """Uploads a file in pieces: memory does not grow with it."""
         status = _upload(local_path, path, if_generation)
         os.remove(local_path)
         return status
 
     def link(self, source: str, target: str, if_generation: int | None = None) -> None:
-        """Copies an object within the service."""
         origin, made = blob(source), blob(target)
         token = None
         while True:
@@ -197,7 +191,6 @@ class GcsFileSystem(FileSystem):
         called(path, blob(path).delete, within=within, if_generation_match=if_generation)
 
     def each(self, function: Callable[[_T], _R], items: Iterable[_T]) -> List[_R]:
-        """As many calls at a time as there are connections."""
         listed = list(items)
         return list(pool().map(function, listed)) if len(listed) > 1 else [function(item) for item in listed]
 
@@ -219,7 +212,6 @@ class _Bounded(io.BytesIO):
         self._uri = uri
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Raises BadInput where there are more."""
         check_size(self.tell() + memoryview(data).nbytes, self._uri)
         return super().write(data)
 
@@ -227,8 +219,7 @@ class _Bounded(io.BytesIO):
 def _read_range(uri: str, start: int, length: int | None, generation: int | None = None) -> bytes:
     """Bytes `start` to `start + length`, or to the end, as far as there are any. One request.
 
-    Raises:
-        ChangedError: the object is of another generation by now.
+    Raises ChangedError if the object has another generation.
     """
     from google.cloud.exceptions import RequestRangeNotSatisfiable
 
@@ -254,8 +245,7 @@ def _read_range(uri: str, start: int, length: int | None, generation: int | None
 def _download(uri: str, found: Status, file: BinaryIO) -> None:
     """Writes the bytes of a state of an object into a file; memory does not grow with it.
 
-    Raises:
-        ChangedError: the object is of another generation by now, or what came has another checksum.
+    Raises ChangedError if the object has another generation, and OSError if its checksum does not match.
     """
     checksum = google_crc32c.Checksum()
     for start in range(0, found.size, _BUFFER):
@@ -267,11 +257,7 @@ def _download(uri: str, found: Status, file: BinaryIO) -> None:
 
 
 def _write(uri: str, data: bytes, if_generation: int | None = None) -> Status:
-    """Writes a complete object. One request.
-
-    Raises:
-        ChangedError: it is of another generation, and was not written by a try whose answer was lost.
-    """
+    """Writes a complete object, in one request. Raises ChangedError if another writer has changed it."""
     made = blob(uri)
     try:
         return _sent(made, uri, made.upload_from_string, data, if_generation)
@@ -284,11 +270,7 @@ def _write(uri: str, data: bytes, if_generation: int | None = None) -> Status:
 
 
 def _upload(path: str, uri: str, if_generation: int | None = None) -> Status:
-    """Writes a complete object from a local file, in pieces: memory does not grow with it.
-
-    Raises:
-        ChangedError: it is of another generation: of the one that was written, if only the answer was lost.
-    """
+    """Writes an object from a local file, in pieces: memory does not grow with it. Raises ChangedError."""
     made = blob(uri)
     made.chunk_size = _UPLOAD_PIECE
     return _sent(made, uri, made.upload_from_filename, path, if_generation)
@@ -315,7 +297,6 @@ def _entries(folder: str, first: str, end: str) -> Iterator[Entry]:
 
 
 def _entry(folder: str, above: str, item: Any) -> Entry:
-    """The entry of an object below a folder, whose names begin with `above`."""
     path = f"gs://{split_uri(folder)[0]}/{item.name}"
     return Entry(item.name[len(above) :], path, False, _status(item))
 
@@ -324,11 +305,9 @@ class _ImageReader(Reader):
     """Ranges of a small container are read from a copy that the process holds."""
 
     def read(self, path: str) -> bytes:
-        """One request."""
         return bytes(called(path, lambda **options: _bounded(path, **options), **_IN_ONE_PIECE))
 
     def read_range(self, path: str, start: int, length: int | None, generation: int | None) -> bytes:
-        """One request, or one for all images of a small container."""
         if generation is not None and (copy := _copies.path(path, generation or None)) is not None:
             with open(copy, "rb", buffering=0) as file:
                 return os.pread(file.fileno(), _LARGEST_COPY if length is None else length, start)
@@ -344,7 +323,6 @@ class _Copies:
         self._lock = threading.Lock()
 
     def path(self, uri: str, generation: int | None) -> str | None:
-        """Path of the copy, made when it is first asked for."""
         key = (uri, generation)
         with self._lock:  # another thread waits for the same copy
             if key not in self._paths:
@@ -396,7 +374,6 @@ class _ObjectFile(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Reads one range; the number of bytes, 0 at the end."""
         view = memoryview(buffer).cast("B")
         # More each time: whoever looks at the start of a large object alone does not wait for much of it.
         length = min(len(view), self._stored.size - self._at, max(3 * self._at, _FIRST_READ))
@@ -412,13 +389,11 @@ class _ObjectReader(io.BufferedReader):
     """Reads ahead also for callers that ask for a few KB at a time, as readers of text do."""
 
     def read1(self, size: int = -1, /) -> bytes:
-        """Some bytes, of those that are read already if there are any."""
         self.peek(1)
         return super().read1(size)
 
 
 def _prefix(uri: str) -> str:
-    """What the names of all objects below a URI begin with."""
     name = split_uri(uri)[1]
     return f"{name.rstrip('/')}/" if name.strip("/") else ""
 
@@ -472,8 +447,8 @@ def _unless_past_end(download: Callable[..., bytes], past_end: type[Exception]) 
 def _status(found: Any) -> Status:
     """The status of an object, from the client's handle.
 
-    Its version is the same for the same bytes written again, where the service has an MD5 of them: it has
-    none of an object that was composed of others.
+    Its version comes from the MD5, so the same bytes written again have the same version; a composed object
+    has no MD5.
     """
     size, generation, crc32c = int(found.size or 0), int(found.generation or 0), found.crc32c or ""
     if found.md5_hash:
@@ -485,7 +460,6 @@ def _status(found: Any) -> Status:
 
 
 def _content_version(md5: str, size: int) -> int:
-    """The version of an object whose MD5, in base64, and size are known."""
     return hash63(f"{md5} {size}".encode())
 
 

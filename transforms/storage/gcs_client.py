@@ -43,7 +43,6 @@ _T = TypeVar("_T")
 
 
 def split_uri(uri: str) -> tuple[str, str]:
-    """(bucket, name) of `gs://bucket/name`; the name may be empty."""
     bucket, _, name = uri.removeprefix("gs://").partition("/")
     return bucket, name
 
@@ -54,7 +53,6 @@ def is_anonymous() -> bool:
 
 
 def bucket(name: str) -> Bucket:
-    """The handle of a bucket; makes no request."""
     return client().bucket(name)
 
 
@@ -65,7 +63,6 @@ def blob(uri: str, generation: int | None = None) -> Blob:
 
 
 def client() -> Client:
-    """The client of this process."""
     return _client(os.environ.get("STORAGE_EMULATOR_HOST", ""), os.environ.get(NO_AUTH, ""))
 
 
@@ -74,12 +71,13 @@ def called(
 ) -> _T:
     """The result of a function of the client, whose errors are OSErrors about `uri`.
 
-    It is called once if it has to answer `within` some seconds, or else with the usual time-outs and retries.
+    With `within`, it is called once, and has so many seconds to answer; else with the usual time-outs and
+    retries.
 
     Raises:
-        FileNotFoundError, PermissionError, ChangedError: likewise.
-        OSError: what may pass, and has not; or what nobody has foreseen.
-        JobError: the credentials are no good.
+        FileNotFoundError, PermissionError, ChangedError: by the status of the answer.
+        OSError: a fault that may pass, and has not; or an unexpected one.
+        JobError: the credentials are invalid.
     """
     from http.client import HTTPException
 
@@ -134,7 +132,7 @@ def _os_error(uri: str, status: int | None, message: str) -> OSError:
 
 
 def _said(error: Any) -> str:
-    """What the service said, without the request that it said it of."""
+    """The service's message, without the request."""
     errors = [one.get("message") for one in error.errors if isinstance(one, dict)]
     return str(next(filter(None, errors), None) or _said_in(error.response) or error.message)
 

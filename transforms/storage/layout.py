@@ -38,12 +38,12 @@ class Run:
     """One configuration at work on one output; the same call again is the same run.
 
     Attributes:
-        output: folder that the dataset is published in, file by file; absolute, or a URI, without a `/` at
-            its end. Of a version that is renamed into place, a folder that no reader sees.
+        output: folder in which the dataset is published, file by file; absolute, or a URI, without a `/` at
+            its end. Of a version that is renamed into place, a staging folder.
         digest: of the configuration.
-        token: of this one job, unique: by it the job holds the output's lock.
-        command: what people know the job by.
-        home: folder of all versions; empty where the dataset has none.
+        token: of this one job, unique: identifies the holder of the output's lock.
+        command: for messages about the job.
+        home: folder of all versions; empty if the dataset has none.
         version: `x.y.z`; empty likewise.
     """
 
@@ -71,7 +71,7 @@ class Run:
 
     @property
     def folder(self) -> str:
-        """What the run keeps until the whole dataset is published."""
+        """The folder of unpublished files of the run."""
         return os.path.join(self.work, RUNS, self.digest[:16])
 
     @property
@@ -81,17 +81,17 @@ class Run:
 
     @property
     def scratch(self) -> str:
-        """What had to leave its container, and annotations that are large."""
+        """The folder for files that a source unpacks, and for large annotations."""
         return os.path.join(self.folder, "scratch")
 
     @property
     def sample(self) -> str:
-        """What a sample of the records was measured to take."""
+        """The file of the measured size of a sample of the records."""
         return os.path.join(self.folder, "sample.json")
 
     @property
     def records(self) -> str:
-        """What Beam's own writer makes for this one job."""
+        """The folder that Beam's own writer uses for this one job."""
         return os.path.join(self.folder, f"tfrecord-{self.token}")
 
 

@@ -34,7 +34,6 @@ class _Cache:
         self._last = ""
 
     def hold(self, folder: str, found: list[Entry]) -> list[Entry]:
-        """Keeps a listing."""
         self.folders.pop(self._last, None)
         is_bounded = file_system(folder).has_latency
         fits = is_bounded or self._held + len(found) <= _HELD
@@ -60,11 +59,7 @@ def cached_listings() -> Iterator[None]:
 
 
 def entries(folder: str, most: int | None = None) -> list[Entry]:
-    """What is in a folder, in the order of names; of a larger one, `most` entries.
-
-    Raises:
-        OSError: it may not be listed, or not now.
-    """
+    """Entries of a folder, in the order of names; at most `most`. Raises OSError."""
     if _cache is not None and folder in _cache.folders:
         return _cache.folders[folder][:most]
     system = file_system(folder)
@@ -135,14 +130,13 @@ class ListingsAhead:
             yield _between(found, names)
 
     def close(self) -> None:
-        """Cancels the listings that nobody has asked for."""
         for begun in self._begun.values():
             begun.cancel()
         self._begun.clear()
 
 
 def _begun(folder: str) -> tuple[list[Entry], Iterator[Entry]]:
-    """The first of a folder's entries, and the others, which are not requested yet."""
+    """The first of a folder's entries, and an iterator that requests the others."""
     listing = file_system(folder).list(folder)
     return list(itertools.islice(listing, _HELD_AHEAD)), listing
 

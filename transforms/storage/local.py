@@ -54,7 +54,6 @@ class LocalFileSystem(FileSystem):
     has_conditions = False
 
     def check_path(self, path: str) -> None:
-        """Any plain path can be read from."""
         if scheme_of(path):
             raise ValueError(f"local paths and {_URIS} URIs are read")
 
@@ -63,7 +62,6 @@ class LocalFileSystem(FileSystem):
             raise ValueError(f"local folders and {_URIS} are written")
 
     def check_output(self, folder: str) -> None:
-        """Looks at the folder, or at the one in which it would be made."""
         if not os.path.lexists(folder):
             parent = os.path.dirname(folder)
             while not os.path.lexists(parent):
@@ -78,7 +76,6 @@ class LocalFileSystem(FileSystem):
             raise ValueError("where you may not write; give another folder")
 
     def absolute(self, path: str) -> str:
-        """As `os.path.abspath`; `~` is not expanded."""
         return os.path.abspath(path)
 
     def real_path(self, path: str) -> str:
@@ -257,7 +254,7 @@ def real_path(path: str) -> str:
 
 
 def not_regular(mode: int) -> str | None:
-    """Describes what is not a regular file by its mode, for messages; None for a regular file."""
+    """Describes a file that is not regular, for messages; None for a regular file."""
     if stat.S_ISREG(mode):
         return None
     kinds = {
@@ -274,10 +271,8 @@ def open_regular(path: str) -> tuple[int, int]:
     """Opens a regular file at a path without links; its descriptor and size. All input is opened here.
 
     Links are resolved and checked when a file is listed. The path of the opened file is compared with the
-    listed path, so that a link or a folder that is swapped in later is not followed.
-
-    Raises:
-        OSError: `ENXIO` where it is no regular file, `EXDEV` where a link leads from the path to another.
+    listed path, so that a link or a folder that is swapped in later is not followed. Raises as
+    `LocalFileSystem.open`.
     """
     # A FIFO would hang and a device may act when opened, so it is looked at first; O_NONBLOCK covers
     # a file that becomes one in between.
@@ -301,7 +296,6 @@ class _LocalFile(io.FileIO):
         super().__init__(path, opener=lambda path, _: open_regular(path)[0])
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Reads into a buffer; the number of bytes, 0 at the end."""
         try:
             return retried(os.readv, self.fileno(), [buffer])
         except OSError as error:
@@ -322,7 +316,6 @@ class _LocalReader(Reader):
             return self._tried_again(error, _read_image, path)
 
     def read_range(self, path: str, start: int, length: int | None, generation: int | None) -> bytes:
-        """As `Reader.read_range`; the generation is not compared."""
         try:
             return self._read_range(path, start, length)
         except OSError as error:

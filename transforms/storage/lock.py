@@ -41,8 +41,6 @@ class _Found(NamedTuple):
     Attributes:
         owner: None where there is no lock, or its text is not complete yet.
         is_alive: whether the owner's process is running; None where only the last renewal says so.
-        modified: nanoseconds, the last renewal.
-        generation: of the file, where writes have conditions.
     """
 
     owner: Owner | None
@@ -52,7 +50,6 @@ class _Found(NamedTuple):
 
     @property
     def token(self) -> str:
-        """Of the owner's job; empty without an owner."""
         return self.owner.token if self.owner is not None else ""
 
 
@@ -107,7 +104,6 @@ class _Lock(abc.ABC):
         return not found.is_alive
 
     def refusal(self, output: str, found: _Found) -> str:
-        """Says which job has the lock."""
         wait = "wait for it, or give another folder"
         if found.owner is None:
             return f"--output is {output!r}, where another job has just started; {wait}"
@@ -145,7 +141,7 @@ class _Lock(abc.ABC):
         )
 
     def close(self, remove: bool = False, within: float | None = None) -> None:
-        """Renews it no more, and may give it back; never fails."""
+        """Stops the renewals, and may remove the lock; never fails."""
         self._released.set()
         is_idle = self._in_use.acquire(timeout=_QUICK_SECONDS)
         try:
@@ -158,7 +154,7 @@ class _Lock(abc.ABC):
                 self._in_use.release()
 
     def give_back(self, token: str, within: float | None = None) -> None:
-        """Removes a lock that is the job's, and the folder if nothing else is in it; never fails."""
+        """Removes a lock of the job, and the folder if it is then empty; never fails."""
         with contextlib.suppress(Exception):
             self.remove(token, within)
             self.system.remove_folder(os.path.dirname(self.path))
@@ -252,7 +248,7 @@ class _LockFile(_Lock):
         return self._has_path() and owner is not None and owner.token == self.token
 
     def _has_path(self) -> bool:
-        """Whether the open file is the one that others see."""
+        """Whether the open file still has its path."""
         try:
             return os.path.samestat(os.fstat(self._descriptor), os.stat(self.path))
         except FileNotFoundError:
@@ -292,7 +288,7 @@ class _LockObject(_Lock):
         return False
 
     def age(self, found: _Found) -> float:
-        """Writes an empty object, whose time of modification is the time of the service."""
+        """The empty object that it writes has the time of the service."""
         clock = os.path.join(os.path.dirname(self.path), _CLOCK)
         for _ in range(_TRIES):
             present = self.system.find(clock)
@@ -333,9 +329,9 @@ _held: dict[str, _Lock] = {}
 
 
 def acquire(output: str, token: str, command: str = "") -> None:
-    """Takes the lock of an output for the job `token`; nothing happens if the job has it already.
+    """Takes the lock of an output for the job `token`; does nothing if the job has it already.
 
-    A job of this very process that has it loses it: what ran before in a notebook has failed.
+    A job of this very process loses it: a job that ran before in a notebook has failed.
 
     Raises:
         JobError: another job, which is alive, has it.
@@ -358,20 +354,18 @@ def acquire(output: str, token: str, command: str = "") -> None:
 
 
 def keep(output: str, token: str) -> None:
-    """Renews the lock in this process, too, if the job has it: the first may end before; never fails."""
+    """Renews the lock in this process, too, if the job has it: the first process may end. Never fails."""
     with contextlib.suppress(OSError, JobError):
         if is_held_by(output, token):
             acquire(output, token)
 
 
 def is_held_by(output: str, token: str) -> bool:
-    """Whether the job `token` has the lock."""
     owner = _owner(output)
     return owner is not None and owner.token == token
 
 
 def check(output: str, token: str) -> None:
-    """Raises JobError unless the job `token` has the lock."""
     owner = _owner(output)
     if owner is None:
         raise JobError(
@@ -385,7 +379,7 @@ def check(output: str, token: str) -> None:
 
 
 def holder(output: str) -> str | None:
-    """The refusal that `acquire` would meet with another process at work; the lock is not taken."""
+    """The refusal that `acquire` would raise for another process at work; the lock is not taken."""
     lock = _lock_of(output)
     if lock.path in _held:
         return None
@@ -399,7 +393,7 @@ def holder(output: str) -> str | None:
 
 
 def release(output: str, token: str) -> None:
-    """Gives the lock of the job `token` back; removes `.recordmill` where it is empty; never fails."""
+    """Removes the lock of the job `token`, and `.recordmill` if it is empty; never fails."""
     lock = _lock_of(output)
     with _mutex:
         held = _held.get(lock.path)
@@ -411,7 +405,7 @@ def release(output: str, token: str) -> None:
 
 
 def release_all() -> None:
-    """Gives all locks of this process back: quick, and never fails, so that a signal handler can."""
+    """Removes all locks of this process: quick, and never fails, so that a signal handler can call it."""
     # If a signal interrupts the owner of the mutex, it is never released.
     is_ours = _mutex.acquire(timeout=_QUICK_SECONDS)
     try:
@@ -437,7 +431,7 @@ def _lock_of(output: str) -> _Lock:
 
 
 def _owner(output: str) -> Owner | None:
-    """Who has the lock, dead or alive; None where there is none."""
+    """The owner of the lock, dead or alive; None if there is none."""
     lock = _lock_of(output)
     with naming_faults(lock.path), contextlib.suppress(FileNotFoundError):
         return Owner.of_json(lock.system.read(lock.path))

@@ -17,7 +17,6 @@ class KeyRange(NamedTuple):
     end: str = ""
 
     def has(self, key: str) -> bool:
-        """Whether a key lies in the range."""
         return key >= self.first and not (self.end and key >= self.end)
 
     def meets(self, folder: str) -> bool:
@@ -109,7 +108,7 @@ def _divide(
 
 
 def _longest(system: FileSystem, uri: str, prefix: str, names: list[str]) -> str:
-    """What all names of a prefix begin with, of which `names` are the first: a few requests."""
+    """The longest common prefix of all names with `prefix`; `names` are the first. A few requests."""
     longest = os.path.commonprefix(names)
     known, most = len(prefix), len(longest)
     while known < most:
@@ -127,13 +126,11 @@ def _longest(system: FileSystem, uri: str, prefix: str, names: list[str]) -> str
 def _names(
     system: FileSystem, uri: str, prefix: str, first: str = "", most: int = 1000
 ) -> tuple[list[str], bool]:
-    """Names below a folder, as many as one request gives, and whether there are more."""
     found, more = system.list_page(uri, prefix, first, most)
     return [one.name for one in found], more
 
 
 def _is_entered(prefix: str, is_entered: Callable[[str], bool]) -> bool:
-    """Whether each folder on the way is entered."""
     return all(is_entered(prefix[: at + 1]) for at, char in enumerate(prefix) if char == "/")
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import heapq
 import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO, Any
 
 from recordmill.transforms.records import Failure, JobError
 from recordmill.transforms.storage.file_system import file_system
@@ -27,7 +31,41 @@ from recordmill.transforms.storage.runs import (
     marked_run_folders,
     strange_entries,
 )
-from recordmill.transforms.storage.sorted_lines import in_order
+from recordmill.transforms.storage.scratch import scratch_folder
+
+_HELD = 64 << 20
+
+
+def in_order(lines: Iterable[str], key: Callable[[str], Any], held: int = _HELD) -> Iterator[str]:
+    """Lines, without line ends, in the order of their keys; a stable sort.
+
+    At most `held` characters are in memory; the others are in files without a name.
+    """
+    with contextlib.ExitStack() as stack:
+        sorted_parts: list[Iterator[str]] = []
+        some: list[str] = []
+        size = 0
+        for line in lines:
+            some.append(line)
+            size += len(line)
+            if size >= held:
+                some.sort(key=key)
+                file = stack.enter_context(
+                    tempfile.TemporaryFile(
+                        "w+", encoding="utf-8", errors="surrogatepass", newline="\n", dir=scratch_folder()
+                    )
+                )
+                sorted_parts.append(_written(file, some))
+                some, size = [], 0
+        some.sort(key=key)
+        yield from heapq.merge(*sorted_parts, some, key=key)
+
+
+def _written(file: IO[str], lines: list[str]) -> Iterator[str]:
+    file.writelines(f"{line}\n" for line in lines)
+    file.seek(0)
+    return (line.removesuffix("\n") for line in file)
+
 
 # Of lines of failures, that are read at a time.
 _FILES_AT_A_TIME = 64
@@ -35,7 +73,6 @@ _LONGEST_LINE = 1 << 20
 
 
 def check_path(output: str) -> None:
-    """Raises ValueError unless `output` can name a folder of this machine, or of a bucket."""
     if not output:
         raise ValueError("--output is empty; give a folder, new or empty")
     try:
@@ -79,7 +116,6 @@ def recheck_output(output: str, overwrite: bool, work: str = "") -> None:
 
 
 def shown(names: Sequence[str]) -> str:
-    """The first names of files, for a message."""
     return ", ".join(map(repr, names[:3])) + (", …" if len(names) > 3 else "")
 
 
@@ -94,7 +130,6 @@ def write_failures(run: Run, failures: Iterable[Failure], paths: Iterable[str] =
 
 
 def _lists_failures(path: str) -> bool:
-    """Whether a file is a failures.jsonl: it is empty, or its first line is a failure."""
     if not is_file(path):
         return False
     with open_named(path) as file:

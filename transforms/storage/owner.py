@@ -28,12 +28,10 @@ class Owner(msgspec.Struct, frozen=True, rename={"pid_namespace": "place", "proc
 
     Attributes:
         token: of the job.
-        host: name of the machine.
-        pid: of the process.
         started: UTC, ISO 8601.
         command: of the job, for messages.
-        pid_namespace: boot and container of the machine, in which the pid is unique; empty where unknown.
-        process_start: when the process began, by the machine's clock, since pids are reused.
+        pid_namespace: boot and container of the machine, in which the pid is unique; empty if unknown.
+        process_start: start time of the process, by the machine's clock, since pids are reused.
     """
 
     token: str
@@ -46,7 +44,6 @@ class Owner(msgspec.Struct, frozen=True, rename={"pid_namespace": "place", "proc
 
     @staticmethod
     def here(token: str, command: str) -> Owner:
-        """This process."""
         pid, host = os.getpid(), socket.gethostname()
         return Owner(token, host, pid, utc_now(), command, _pid_namespace(), _process_start(pid) or 0.0)
 
@@ -60,12 +57,11 @@ class Owner(msgspec.Struct, frozen=True, rename={"pid_namespace": "place", "proc
         return self.host == socket.gethostname() and _process_start(self.pid) != self.process_start
 
     def to_json(self) -> bytes:
-        """As it is written into a lock, or into the marker of a folder."""
         return msgspec.json.encode(self)
 
     @staticmethod
     def of_json(text: bytes) -> Owner | None:
-        """The owner that wrote it; None where the text is another one, or not complete."""
+        """The owner that wrote a text; None if it is another text, or not complete."""
         try:
             return msgspec.json.decode(text, type=Owner)
         except ValueError:
@@ -95,7 +91,7 @@ def _pid_namespace() -> str:
 
 
 def _process_start(pid: int) -> float | None:
-    """When a process began; None where there is none of this number."""
+    """When a process began; None if there is no such process."""
     import psutil
 
     try:

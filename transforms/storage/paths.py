@@ -29,12 +29,12 @@ def absolute(path: str) -> str:
 
 
 def is_absolute(path: str) -> bool:
-    """Whether a path names a file wherever it is read from: it begins with `/`, or is a URI."""
+    """Whether a path begins with `/`, or is a URI."""
     return path.startswith("/") or bool(file_system(path).scheme)
 
 
 def real_path(path: str) -> str:
-    """As `FileSystem.real_path`. Raises ValueError if no file can be called that."""
+    """As `FileSystem.real_path`. Raises ValueError if no file can have this path."""
     return file_system(path).real_path(path)
 
 

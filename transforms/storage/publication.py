@@ -40,9 +40,9 @@ METADATA = "metadata.json"
 
 
 class Move(NamedTuple):
-    """A finished file, the name that readers will see it by, and its SHA-256, if it has been computed.
+    """A finished file, its published path, and its SHA-256, if it has been computed.
 
-    A file of another version also stays where it is.
+    A file that `stays`, of another version, is linked or copied.
     """
 
     staged: str
@@ -59,11 +59,11 @@ class PublishedDataset(msgspec.Struct, frozen=True):
 
 
 class Publication(msgspec.Struct, frozen=True):
-    """The journal of a publication: what it does, written before it begins.
+    """The journal of a publication, written before it begins.
 
     Attributes:
         moves: name in the output by path below the run's folder.
-        metadata: names of the files that are written once all are moved.
+        metadata: names of the files that are written after the moves.
         replaces: the dataset that is unpublished.
         shared: names of the files that another version has, too.
     """
@@ -75,12 +75,11 @@ class Publication(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> frozenset[str]:
-        """All that it makes in the output."""
+        """All files that it makes in the output."""
         return frozenset([*self.moves.values(), *self.shared, *self.metadata])
 
     @property
     def replaced_names(self) -> frozenset[str]:
-        """All files of the dataset that it replaces."""
         return frozenset(self.replaces.files if self.replaces is not None else ())
 
 
@@ -92,7 +91,7 @@ class DatasetFiles(msgspec.Struct):
 
 
 def published_dataset(output: str) -> PublishedDataset | None:
-    """The dataset in a folder. Raises JobError if manifest.json does not list the dataset's files."""
+    """The dataset in a folder, or None. Raises JobError if its manifest.json does not list its files."""
     path, manifest = os.path.join(output, MANIFEST), None
     try:
         text = read_bytes(path)
@@ -130,12 +129,11 @@ def read_journal(output: str, folder: str) -> Publication | None:
 def write_journal(run: Run, moves: Iterable[Move], metadata: Iterable[str], expected: str) -> Publication:
     """Writes the journal, before the publication begins.
 
-    Args:
-        expected: sha256 of the manifest at the start of the job; empty for none.
+    `expected` is the SHA-256 of the manifest at the start of the job; empty for none.
 
     Raises:
-        JobError: a file that is not of the dataset has a name that is needed; or a dataset is there that was
-            not when the job began, perhaps by this very step, which somebody does once more.
+        JobError: a name is taken by a file that is not of the dataset; or the dataset in the output is not
+            the one of the start of the job, perhaps because this step is repeated.
     """
     every = list(moves)
     before = read_journal(run.output, run.folder)
@@ -196,7 +194,7 @@ def _published_meanwhile(output: str) -> str:
 
 
 def move_file(move: Move) -> None:
-    """Gives one finished file the name that readers see.
+    """Gives one finished file its published path.
 
     Raises:
         JobError: it is at neither path; or a file of another version would replace another job's.
@@ -231,7 +229,7 @@ def _share(staged: str, published: str) -> None:
 
 
 def complete_moves(output: str, publication: Publication) -> None:
-    """Once all files are moved: removes what only the replaced dataset had, and syncs the folders."""
+    """After all moves: removes the files that only the replaced dataset had, and syncs the folders."""
     remove_files(output, publication.replaced_names - publication.names - {FAILURES})
     _sync_folders(output, publication.names)
 
@@ -240,7 +238,7 @@ def write_metadata_files(run: Run, texts: Mapping[str, str], publication: Public
     """Writes the files that describe the dataset, each completely or not at all. Returns SHA-256 by name.
 
     Raises:
-        JobError: a file is another job's, which a job that was suspended must not replace.
+        JobError: a file is another job's, which a suspended job must not replace.
     """
     digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
     written = _written_metadata(run.folder)
@@ -310,7 +308,7 @@ def commit(run: Run, manifest: str) -> None:
 
 
 def roll_back(output: str, folder: str, publication: Publication) -> None:
-    """Undoes a publication that was interrupted before manifest.json; the replaced dataset is removed."""
+    """Undoes a publication that was interrupted before manifest.json; removes the replaced dataset."""
     foreign = foreign_metadata(output, folder, publication)
     made = publication.names | publication.replaced_names
     if DATASET_INFO in made - foreign:

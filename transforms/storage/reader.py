@@ -1,8 +1,11 @@
-"""Reads images: complete files, and ranges of containers such as archives."""
+"""Reads images: complete files, and ranges of containers; requests the next ones of a service ahead."""
 
 from __future__ import annotations
 
+import collections
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from typing import TypeVar
 
 from recordmill.transforms.records import BadInput, ImageRef
 from recordmill.transforms.storage.faults import os_fault
@@ -22,7 +25,7 @@ class ImageReader:
         Raises:
             BadInput: stage `load`; `not found`, `not a file`, `permission denied`, `name too long`,
                 `not a file name`, `out of range`, `empty file`, `too large`, or as `unwrapped`.
-            OSError: what may pass, and has not.
+            OSError: a fault that may pass, and has not.
         """
         system = file_system(ref.uri)
         reader = self._readers.get(system.scheme) or self._readers.setdefault(system.scheme, system.reader())
@@ -52,7 +55,6 @@ class ListedReader(ImageReader):
         self._changed: set[ImageRef] = set()
 
     def read(self, ref: ImageRef) -> bytes:
-        """As `ImageReader.read`."""
         data = super().read(ref)
         if not _is_as_listed(ref, data):
             self._changed.add(ref)
@@ -108,3 +110,57 @@ def _out_of_range(ref: ImageRef) -> BadInput:
     wanted = "the rest" if ref.length is None else f"{ref.length} bytes"
     detail = f"{wanted} from byte {ref.offset} of {ref.uri}, which has {_size(ref)} bytes"
     return BadInput("load", "out of range", detail)
+
+
+# The most that a process holds or has requested, in listed bytes; one image may be larger.
+_BYTES = 32 << 20
+_IMAGES = 32
+# For an image whose size the listing does not have, until a larger one was read.
+_UNKNOWN_BYTES = 1 << 20
+
+Loading = Future[bytes] | None
+
+_T = TypeVar("_T")
+
+
+def read_ahead(
+    items: Iterable[_T], begin: Callable[[_T], Loading], listed_bytes: Callable[[_T], int]
+) -> Iterator[tuple[_T, Loading]]:
+    """Yields each item, in order, and the loading of its image, which begins ahead.
+
+    Args:
+        items: records or references.
+        begin: begins the loading of an item's image; None if there is nothing to wait for.
+        listed_bytes: of the image; 0 where they are not known. It then counts as the largest such image that
+            was read before.
+    """
+    waiting: collections.deque[tuple[_T, Loading, int]] = collections.deque()
+    held, unknown = 0, _UNKNOWN_BYTES
+    try:
+        for item in items:
+            listed = listed_bytes(item)
+            while waiting and (held + (listed or unknown) > _BYTES or len(waiting) >= _IMAGES):
+                first, loading, size = waiting.popleft()
+                held -= size
+                yield first, loading
+                if not listed_bytes(first):
+                    unknown = max(unknown, _loaded_bytes(loading))
+            loading = begin(item)
+            if loading is None and not waiting:
+                yield item, None
+            else:
+                size = listed or unknown
+                waiting.append((item, loading, size))
+                held += size
+        while waiting:
+            yield waiting.popleft()[:2]
+    finally:
+        for _, loading, _ in waiting:
+            if loading is not None:
+                loading.cancel()
+
+
+def _loaded_bytes(loading: Loading) -> int:
+    if loading is None or not loading.done() or loading.cancelled() or loading.exception() is not None:
+        return 0
+    return len(loading.result())

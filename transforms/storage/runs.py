@@ -70,18 +70,16 @@ class _Checkpoint(msgspec.Struct):
 
 
 def run_folders(output: str) -> list[str]:
-    """The folders of all runs that have something in an output."""
     runs = os.path.join(output, RUNS)
     return [found.path for found in file_system(runs).contents(runs) if found.is_folder]
 
 
 def marked_run_folders(output: str) -> list[str]:
-    """The folders of runs that have a marker."""
     return [folder for folder in run_folders(output) if _marker(folder) is not None]
 
 
 def strange_entries(output: str) -> list[str]:
-    """Names of what is under `.recordmill` and no run has left, nor a job that was about to be one."""
+    """Names under `.recordmill` that are not of a run or a lock."""
     runs = os.path.join(output, RUNS)
     system = file_system(runs)
     if system.exists(runs) and (system.is_link(runs) or not system.is_folder(runs)):
@@ -96,13 +94,13 @@ def strange_entries(output: str) -> list[str]:
 
 
 def has_unpublished(output: str) -> bool:
-    """Whether a run, or one before it, was to replace a dataset: other files may be next to what it left."""
+    """Whether a run, or one before it, was to replace a dataset: other files may be next to its own."""
     markers = map(_marker, run_folders(output))
     return any(marker is not None and marker.replaces for marker in markers)
 
 
 def mark_run(run: Run, version: str) -> None:
-    """Makes the folder of a run that has the lock, and its marker; `version` is that of recordmill."""
+    """Makes the folder of a run that has the lock, and its marker, with the version of recordmill."""
     published = exists(os.path.join(run.output, MANIFEST))
     before = _marker(run.folder)
     marker = {
@@ -153,7 +151,7 @@ def recover_publications(output: str, work: str) -> None:
 
 
 def remove_run(run: Run) -> None:
-    """Removes what the run, now published, has left, while the job has the lock; never fails."""
+    """Removes the files of the run, now published, while the job has the lock; never fails."""
     with contextlib.suppress(OSError, JobError):
         if lock.is_held_by(run.locked, run.token):
             _remove_run(run.folder)
@@ -182,19 +180,19 @@ def remove_runs(output: str) -> None:
 
 
 def end_run(run: Run) -> None:
-    """`remove_run`, and gives the lock back; never fails."""
+    """`remove_run`; then releases the lock. Never fails."""
     remove_run(run)
     lock.release(run.locked, run.token)
 
 
 def finished_shards(output: str) -> int:
-    """How many finished, unpublished shards runs have left in an output."""
+    """The number of finished, unpublished shards of runs in an output."""
     names = [name for folder in marked_run_folders(output) for name in _shard_sizes(folder)]
     return sum(name.endswith(CHECKPOINT_ENDING) for name in names)
 
 
 def kept_bytes(output: str) -> int:
-    """What the unpublished shards of runs take in an output already."""
+    """Bytes of the unpublished shards of runs in an output."""
     return sum(sum(_shard_sizes(folder).values()) for folder in marked_run_folders(output))
 
 
@@ -226,7 +224,7 @@ def _names_in(run: Run) -> list[str]:
 
 
 def _made_in(folder: str) -> Iterator[Entry]:
-    """The files that runs made in a run's folder, without scratch folder, marker and journal."""
+    """The files that runs made in a run's folder, except scratch folder, marker and journal."""
     marker = _marker(folder)
     if marker is None:
         return
@@ -249,7 +247,7 @@ def _is_ours(folder: str) -> bool:
 
 
 def _tidy(run: Run) -> None:
-    """Leaves of a run's folder what this job needs, and the finished shards."""
+    """Removes the files of a run's folder, except finished shards and the files that this job needs."""
     system = file_system(run.folder)
     made = list(_made_in(run.folder))
     checkpoints = [found.path for found in made if found.basename.endswith(CHECKPOINT_ENDING)]

@@ -35,7 +35,6 @@ def scratch_folder() -> str:
 
 
 def _private_folder(path: str) -> str:
-    """Makes a folder that only this user may enter. Raises JobError if the name is taken."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
     found = os.lstat(path)

@@ -26,7 +26,7 @@ def seal(text: str) -> str:
 
 
 def is_sealed(data: bytes) -> bool:
-    """Whether a file is, bit for bit, what was sealed."""
+    """Whether a file is unchanged since it was sealed."""
     found = _last(data)
     return found is not None and found[1] == _digest(data, found)
 
@@ -43,7 +43,6 @@ def _last(data: bytes) -> re.Match[bytes] | None:
 
 
 def _digest(data: bytes, found: re.Match[bytes]) -> bytes:
-    """The seal, in hex, of what holds one at `found`."""
     hashed = hashlib.sha256(data[: found.start(1)])
     hashed.update(PLACEHOLDER.encode())
     hashed.update(data[found.end(1) :])

@@ -21,18 +21,18 @@ _LOOKED_AFTER = 16 << 20  # bytes written between two looks at the free space
 
 
 class Spool:
-    """Writes pieces of bytes one after the other, into as many files as it takes.
+    """Writes pieces of bytes one after the other, into as many files as necessary.
 
-    The same pieces in the same order get the same references each time; the version in a reference is minus
-    a number of the piece's bytes. References may be followed once the spool is closed.
+    The same pieces in the same order get the same references each time; the version in a reference is minus a
+    hash of the piece. References may be followed once the spool is closed.
 
     with Spool(scratch, "train.parquet", version) as spool:
         ref = spool.add(data)
 
     Args:
         scratch: a folder that lives as long as the references.
-        name: of what is unpacked, such as its path: spools of other names are other files.
-        version: of what is unpacked, as of `Status`; likewise.
+        name: of the source, such as its path: each source and version has its own files.
+        version: of the source, as of `Status`.
     """
 
     def __init__(self, scratch: str, name: str, version: int) -> None:
@@ -67,10 +67,10 @@ class Spool:
             check_room(self._folder, size, "what is unpacked")
 
     def add(self, data: bytes, pixels: tuple[int, int, int] | None = None) -> ImageRef:
-        """Takes a piece, which is not empty; where it will be. `pixels` is the shape of raw pixels.
+        """Adds a piece, which is not empty; returns its reference. `pixels` is the shape of raw pixels.
 
         Raises:
-            JobError: the scratch folder cannot take it, or would have next to no free space left.
+            JobError: the scratch folder cannot hold it, or would have next to no free space left.
         """
         if self._file is not None and self._size + len(data) > _FILE_BYTES:
             self.close()
@@ -88,7 +88,7 @@ class Spool:
         return ref
 
     def close(self) -> None:
-        """Puts the open file in its place; more may be added after."""
+        """Puts the open file under its final name; more may be added after."""
         if self._file is None:
             return
         with naming_faults(self._prefix):
@@ -104,7 +104,7 @@ class Spool:
 
 
 def _put(path: str, target: str, size: int) -> None:
-    """Gives a file its path, unless a twin of this job has written it."""
+    """Gives a file its path, unless a concurrent attempt of this job has written it."""
     system = file_system(target)
     if not system.has_conditions:
         system.move(path, target)

@@ -79,14 +79,11 @@ class _Manifest(msgspec.Struct):
 
 
 class Version(NamedTuple):
-    """The number of a version."""
-
     major: int
     minor: int
     patch: int
 
     def __str__(self) -> str:
-        """As people write it, and as its folder is named."""
         return f"{self.major}.{self.minor}.{self.patch}"
 
 
@@ -137,28 +134,27 @@ def check_is_no_version(output: str) -> None:
 
 
 def published_versions(home: str) -> list[Version]:
-    """The complete versions, where readers look for them; ascending."""
     return versions_where(is_complete, home)
 
 
 def staged_versions(home: str) -> list[Version]:
-    """The versions that a job makes, or was making; ascending."""
+    """The versions that a job has begun to make; ascending."""
     return _versions_in(os.path.join(home, RUNS))
 
 
 def latest_version(home: str) -> Version | None:
-    """The version that latest.json names, which may be gone; raises ValueError if it names none."""
+    """The version that latest.json names, which may be gone. Raises ValueError if it names none."""
     found = read_version(os.path.join(home, LATEST))
     return found[0] if found is not None else None
 
 
 def version_folder(home: str, version: Version | str) -> str:
-    """Where readers find a version."""
+    """The folder of a version that readers see."""
     return os.path.join(home, str(version))
 
 
 def staging_folder(home: str, version: Version | str) -> str:
-    """The folder below whose `.recordmill` a job keeps what of a version is not published."""
+    """The folder below whose `.recordmill` a job keeps the unpublished files of a version."""
     return os.path.join(home, RUNS, str(version))
 
 
@@ -170,11 +166,11 @@ def assembly_folder(home: str, version: Version | str) -> str:
 def version_to_write(home: str, asked: str) -> Version:
     """The version that a job is going to make.
 
-    It is `x.y.z`, as asked; or for `auto` the highest that is there with its last number raised, 1.0.0 where
-    there is none. One that an earlier job has made, and not published, may be asked for again.
+    It is `x.y.z`, as asked; for `auto`, the highest one with its last number raised, or 1.0.0. An unpublished
+    version of an earlier job may be asked for again.
 
     Raises:
-        ValueError: it is no version, or not higher than all that are there.
+        ValueError: it is no version, or not higher than all that exist.
     """
     unpublished = versions_where(is_staged, os.path.join(home, RUNS))
     interrupted = {version for version in staged_versions(home) if _is_half_published(home, version)}
@@ -207,7 +203,7 @@ def publish_version(run: Run) -> None:
     """Publishes a complete version, if it is not: renames its staging folder, and updates latest.json.
 
     Raises:
-        JobError: the job has lost the lock, the version is gone, or something else has its name by now.
+        JobError: the job has lost the lock, the version is gone, or its name is taken.
     """
     home, version = run.home, parse_version(run.version)
     staging, published = staging_folder(home, version), version_folder(home, version)
@@ -229,10 +225,10 @@ def publish_version(run: Run) -> None:
 
 
 def recover_versions(home: str, working: str) -> list[Version]:
-    """Recovers from earlier jobs; the versions that are published by that.
+    """Recovers from earlier jobs; returns the versions that are published by that.
 
     Publishes complete versions, completes removals, undoes the interrupted publication of other versions than
-    `working`, and removes what is left of them.
+    `working`, and removes their leftovers.
 
     Raises:
         JobError: a journal is damaged, or a complete version cannot be published.
@@ -287,7 +283,6 @@ def remove_old_versions(home: str, keep: int) -> list[Version]:
 
 
 def is_complete(folder: str) -> bool:
-    """Whether a folder holds a published dataset."""
     return file_system(folder).find(os.path.join(folder, MANIFEST)) is not None
 
 
@@ -311,7 +306,7 @@ def versions_where(matches: Callable[[str], bool], folder: str) -> list[Version]
 
 
 def named_version(text: object) -> Version | None:
-    """The version of a name; None where it is no version's."""
+    """The version of a name, or None."""
     matched = _VERSION.fullmatch(text) if isinstance(text, str) else None
     return Version(*map(int, matched.groups())) if matched else None
 
@@ -332,7 +327,7 @@ def _is_half_published(home: str, version: Version) -> bool:
 
 
 def _versions_in(folder: str) -> list[Version]:
-    """The versions that anything in a folder is called by; ascending."""
+    """The versions after which anything in a folder is named; ascending."""
     entries = file_system(folder).contents(folder)
     return sorted(version for found in entries if (version := named_version(found.basename)))
 
@@ -365,13 +360,12 @@ def _check_names(home: str, names: Iterable[str]) -> None:
 
 
 def _is_ours(name: str) -> bool:
-    """Whether something under `.recordmill` has the name of a journal, or of a staged version."""
     name = UNFINISHED.sub("", name)
     return bool(name in (PUBLISHING, LATEST) or REMOVING.fullmatch(name) or named_version(name))
 
 
 def read_version(path: str) -> tuple[Version, str] | None:
-    """The version that a JSON file names, and in a journal the previous one; None where there is no file."""
+    """The version that a JSON file names, and in a journal the previous one; None if there is no file."""
     with contextlib.suppress(ValueError):  # of a damaged file
         found = read_json(path, _VersionFile)
         if found is None:
@@ -382,12 +376,10 @@ def read_version(path: str) -> tuple[Version, str] | None:
 
 
 def version_text(version: Version, **more: str) -> str:
-    """The contents of a JSON file that names a version."""
     return json.dumps({"format_version": FORMAT_VERSION, "version": str(version), **more})
 
 
 def _rename(home: str, version: Version) -> None:
-    """Moves a version out of its staging folder."""
     staging = staging_folder(home, version)
     remove_runs(staging)
     file_system(home).rename_folder(staging, version_folder(home, version))
@@ -436,7 +428,6 @@ def _write_latest(home: str, version: Version) -> None:
 
 
 def _recover_removals(home: str) -> None:
-    """Completes interrupted removals."""
     runs, system = os.path.join(home, RUNS), file_system(home)
     for found in system.contents(runs):
         removed = REMOVING.fullmatch(found.basename)

@@ -24,7 +24,6 @@ _WRAPPING = re.compile(r"zip:(\d+):(\d+):(\d+)")
 
 
 def wrapping_of(packed: int, size: int, crc: int) -> str:
-    """`ImageRef.wrapping` of a member: its bytes in the archive, unpacked, and their CRC-32."""
     return f"zip:{packed}:{size}:{crc}"
 
 

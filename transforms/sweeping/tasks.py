@@ -129,7 +129,7 @@ def record_bytes(record: ImageRecord, encoder: RecordEncoder, stored: StoredImag
         BadInput: a feature of the record does not fit.
     """
     with naming_faults(record.key):
-        return len(encoder.build(record, stored)[0]) + FRAME_BYTES
+        return len(encoder.build(record, stored)) + FRAME_BYTES
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import queue
 import signal
@@ -42,19 +43,20 @@ _STOPPED = "the worker processes were stopped"
 
 
 def worker_itself(worker: Worker) -> Worker:
-    """The setup of pools whose tasks need nothing but the worker."""
+    """The setup of pools whose tasks need only the worker."""
     return worker
 
 
 class ProcessExecutor(Generic[C]):
-    """Runs tasks in processes of its own; lets no more than twice their number wait.
+    """Runs tasks in processes of its own; at most twice their number wait.
 
-    The first task that fails for good fails all that come after it.
+    The first task that fails permanently fails all later ones.
 
     Args:
-        setup: makes what the tasks are run with, once in each process.
-        progress: is called with items that are done; they are taken back when they have to be done again.
+        setup: makes the context of the tasks, once in each process.
+        progress: is called with items that are done; negative numbers when they have to be repeated.
         item_seconds: after which a process that is still at the same item hangs.
+        tries: of an item, 1 or 2.
     """
 
     def __init__(
@@ -84,13 +86,10 @@ class ProcessExecutor(Generic[C]):
         self.close()
 
     def submit(self, task: Task[C, R], pieces: int = 1) -> Future[R]:
-        """Queues a task; waits while too many wait already.
-
-        Args:
-            pieces: that it is split into, to be run at the same time.
+        """Queues a task, split into `pieces` to be run at the same time; waits while too many wait already.
 
         Raises:
-            JobError: what an earlier task has failed with (or any other exception that it raised).
+            JobError: an earlier task has failed (or any other exception that it raised).
         """
         if pieces > 1:
             ends = [task.items * piece // pieces for piece in range(pieces + 1)]
@@ -107,7 +106,7 @@ class ProcessExecutor(Generic[C]):
         return future
 
     def close(self) -> None:
-        """Lets the processes go; ends those that are not done, whose tasks fail."""
+        """Releases the processes; ends busy ones, whose tasks fail."""
         idle = not self._unfinished
         self._broken = self._broken or JobError(_STOPPED)
         if not idle:
@@ -162,20 +161,13 @@ class ProcessExecutor(Generic[C]):
             resolve()
 
 
+@dataclasses.dataclass(eq=False)
 class _Died(Exception):
-    """The process has died, or was ended since it hung.
+    """The process has died, or was ended since it hung; `status` is negative for a signal."""
 
-    Attributes:
-        position: what it was doing.
-        hung: whether it was ended for that.
-        status: its exit status, negative for a signal.
-    """
-
-    def __init__(self, position: Position, hung: bool, status: int | None) -> None:
-        super().__init__(position, hung, status)
-        self.position = position
-        self.hung = hung
-        self.status = status
+    position: Position
+    hung: bool
+    status: int | None
 
     @property
     def is_over_time(self) -> bool:
@@ -196,8 +188,6 @@ class _Range(NamedTuple):
     """Items of a task that are to be done.
 
     Attributes:
-        start: the first.
-        end: behind the last.
         deaths: processes that the only item has ended so far.
         error: why the only item is lost.
     """
@@ -208,7 +198,7 @@ class _Range(NamedTuple):
     error: BadInput | None = None
 
     def around(self, item: int, deaths: int, error: BadInput | None) -> list[_Range]:
-        """What is to be done once the item at this index has ended a try: the last range first."""
+        """The ranges that remain after the item at this index has ended a try: the last range first."""
         at = self.start + item
         every = [_Range(at + 1, self.end), _Range(at, at + 1, deaths, error), _Range(self.start, at)]
         return [part for part in every if part.start < part.end]
@@ -231,7 +221,6 @@ class _Runner:
         self._unexplained = 0
 
     def start(self) -> WorkerProcess:
-        """Makes sure that there is a process."""
         with self._lock:
             if self._closed:
                 raise JobError(_STOPPED)
@@ -256,11 +245,7 @@ class _Runner:
             process.stop()
 
     def run(self, task: Task[Any, R]) -> R:
-        """The result of `task`, whatever its items do to the process.
-
-        Raises:
-            JobError: the machine does not let it be done.
-        """
+        """The result of `task`, even if some of its items end the process. Raises JobError."""
         results: list[R] = []
         todo = [_Range(0, task.items)]
         while todo:
@@ -331,7 +316,7 @@ class _Runner:
         return process.stop()
 
     def _verdict(self, died: _Died, deaths: int, task: Task[Any, Any]) -> BadInput | None:
-        """Why an item that has ended its process is lost; None where it is tried again by itself."""
+        """Why an item that has ended its process is lost; None if it is tried again by itself."""
         if died.is_over_time:
             seconds = died.position.cpu_seconds
             detail = f"it needs more than {seconds:.0f} seconds of processor time, the limit for its size"

@@ -24,7 +24,6 @@ class Position(NamedTuple):
 
     Attributes:
         steps: how many it has begun.
-        item: index in its task of the item that it works on; None outside of items.
         is_loading: it reads the item.
         cpu_seconds: processor time that the step may take; 0 without a limit.
     """
@@ -82,14 +81,13 @@ class SharedPosition:
             self._limit(0)
 
     def _limit(self, seconds: float) -> None:
-        """Starts a limit now; 0 removes it."""
         seconds *= self.cpu_factor
         self._cells[_MILLISECONDS] = int(1000 * seconds)
         if self._is_limited:
             signal.setitimer(signal.ITIMER_PROF, seconds)
 
     def read(self) -> Position:
-        """What the worker is doing, or was doing when it ended."""
+        """The worker's position, or its last one."""
         steps, item, is_loading, milliseconds = self._cells[:4]
         return Position(steps, None if item == _NO_ITEM else item, bool(is_loading), milliseconds / 1000)
 

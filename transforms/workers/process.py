@@ -19,7 +19,6 @@ from multiprocessing.connection import Connection
 
 from recordmill.transforms.records import JobError
 from recordmill.transforms.workers.position import SharedPosition, create_file
-from recordmill.transforms.workers.worker import Preload
 
 # It sleeps on its socket, and imports nothing of ours before the first message.
 _BOOT = (
@@ -36,14 +35,7 @@ _STOP_SECONDS = 5
 
 @dataclasses.dataclass(eq=False)
 class WorkerProcess:
-    """A spawned interpreter.
-
-    Attributes:
-        popen: the process.
-        connection: the socket to it.
-        position: what it is doing, in shared memory.
-        preload: module that it imports once it is woken; empty where it has been.
-    """
+    """A spawned interpreter; `preload` is the module that it imports once it is woken."""
 
     popen: subprocess.Popen[bytes]
     connection: Connection
@@ -78,11 +70,10 @@ class WorkerProcess:
         return process
 
     def wake(self) -> None:
-        """Lets it import what it needs."""
         module, self.preload = self.preload, ""
         if module:
             with contextlib.suppress(OSError):  # its next user notices that it has died
-                self.connection.send(Preload(module))
+                self.connection.send(module)
 
     def stop(self) -> int | None:
         """Ends it. Returns its exit status, negative for a signal."""
@@ -110,8 +101,8 @@ def kill_all() -> None:
 def prestart(processes: int, preload: str) -> None:
     """Starts processes that will be needed, while this one is still small and has time.
 
-    The first is woken at once, the others sleep until `wake_idle` or until they are used. Those that are not
-    used end with this process.
+    The first is woken at once, the others sleep until `wake_idle` or until they are used. Unused ones end
+    with this process. `preload` is the module of their tasks.
     """
     with _idle_lock:
         _idle.extend(WorkerProcess.spawn(preload) for _ in range(processes - len(_idle)))
@@ -120,21 +111,20 @@ def prestart(processes: int, preload: str) -> None:
 
 
 def wake_idle() -> None:
-    """Lets started processes import what they need, while this one works."""
+    """Starts the imports of idle processes, while this one works."""
     with _idle_lock:
         for process in _idle:
             process.wake()
 
 
 def stop_idle() -> None:
-    """Ends the processes that nothing uses."""
     with _idle_lock:
         while _idle:
             _idle.pop().stop()
 
 
 def take() -> WorkerProcess:
-    """An idle process, or else a new one."""
+    """An idle process, or a new one."""
     with _idle_lock:
         while _idle:
             process = _idle.pop(0)
@@ -146,6 +136,6 @@ def take() -> WorkerProcess:
 
 
 def give_back(process: WorkerProcess) -> None:
-    """Keeps a process that has nothing to do for the next pool."""
+    """Keeps an idle process for the next pool."""
     with _idle_lock:
         _idle.insert(0, process)  # before those that are asleep

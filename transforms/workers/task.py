@@ -34,11 +34,12 @@ class Worker:
 
     @contextlib.contextmanager
     def item(self, index: int, stage: str = "encode") -> Iterator[None]:
-        """The block works on one item of the task: whatever the block does, only this item is lost.
+        """The block works on one item of the task; only this item is lost if it fails.
+
+        Unexpected exceptions become a BadInput of `stage`, with their traceback logged.
 
         Raises:
-            BadInput: of the block; or its unexpected exception, whose traceback is logged. If it escapes from
-                the task, this item is lost, and the others are done.
+            BadInput: if it escapes from the task, this item is lost, and the others are done.
         """
         self._failed = None
         self.position.enter(index)
@@ -62,16 +63,11 @@ class Task(abc.ABC, Generic[C, R]):
 
     @property
     def items(self) -> int:
-        """Number of items."""
         return 1
 
     @abc.abstractmethod
     def run(self, context: C) -> R:
-        """Does the work; `Worker.item` marks what is done for one item.
-
-        Raises:
-            JobError: the machine does not let it be done.
-        """
+        """Does the work; `Worker.item` marks the part for one item. Raises JobError."""
 
     @abc.abstractmethod
     def lost(self, error: BadInput) -> R:
@@ -90,4 +86,4 @@ class Task(abc.ABC, Generic[C, R]):
         raise NotImplementedError
 
     def remove_leftovers(self) -> None:
-        """Removes the files that an interrupted try has left."""
+        """Removes the files of an interrupted try."""

@@ -31,12 +31,6 @@ Setup = Callable[[Worker], Any]
 """Makes what the tasks of a pool are run with, once in each process. It is pickled."""
 
 
-class Preload(NamedTuple):
-    """To a worker: a module that will be needed, to be imported."""
-
-    module: str
-
-
 class Order(NamedTuple):
     """To a worker: a task to run, the first of a pool with its setup."""
 
@@ -76,7 +70,7 @@ Answer = Done | Traceback | Result | Exception
 
 
 def main(descriptor: int, position_descriptor: int) -> None:
-    """Serves until the socket closes, or nothing has come for long."""
+    """Serves until the socket closes, or no message comes for long."""
     own_process.set_up()
     connection = Connection(descriptor)
     loop = _Loop(connection, SharedPosition(position_descriptor, is_limited=True))
@@ -99,10 +93,10 @@ class _Loop:
         self._reported = 0.0
         internal_errors.send_to(lambda origin, text: connection.send(Traceback(origin, text)))
 
-    def handle(self, message: Preload | Order) -> None:
-        """Imports, or runs a task and answers."""
-        if isinstance(message, Preload):
-            importlib.import_module(message.module)
+    def handle(self, message: str | Order) -> None:
+        """Imports the module of this name, or runs a task and answers."""
+        if isinstance(message, str):
+            importlib.import_module(message)
             return
         self._items = self._source_bytes = 0
         self._reported = time.monotonic()

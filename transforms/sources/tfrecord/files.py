@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from recordmill.transforms.examples.framing import RecordFile
-from recordmill.transforms.examples.label_map_items import map_items
+from recordmill.transforms.examples.label_map import map_items
 from recordmill.transforms.records import ClassNames, Failure, JobError, add_classes
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import folder_of, split_named

@@ -10,7 +10,7 @@ from typing import Literal
 
 import tensorflow as tf
 
-from recordmill.pipelines.input_splits import ALL, Piece, cut, known_records
+from recordmill.pipelines.input.splits import ALL, Piece, cut, known_records
 from recordmill.transforms.reading.shard import frames, opened
 from recordmill.transforms.storage.file_system import file_system
 
@@ -203,21 +203,16 @@ def _is_read_by_tensorflow(path: str) -> bool:
 
 
 def _compressions(pieces: Sequence[Piece]) -> dict[str, str]:
-    """How each file is compressed, as TensorFlow names it; files of one ending are taken to be alike."""
+    """The compression of each file, as TensorFlow names it; files of one ending are taken to be alike."""
     by_ending: dict[str, str] = {}
     found = {}
-    for piece in pieces:
-        path = piece.shard.path
+    for path in (piece.shard.path for piece in pieces):
         ending = os.path.splitext(path)[1].lower()
         if ending not in by_ending:
-            by_ending[ending] = _compression(path)
+            with opened(path) as file:
+                by_ending[ending] = file.compression
         found[path] = by_ending[ending]
     return found
-
-
-def _compression(path: str) -> str:
-    with opened(path) as file:
-        return file.compression
 
 
 def _buffer(pieces: Sequence[Piece], worker: Worker, records: int | None) -> int:

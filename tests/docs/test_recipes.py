@@ -23,7 +23,7 @@ from benchmarks.drawings import draw
 from recordmill.pipelines import cli
 from tests.lazy import tf
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/recipes.md").read_text("utf-8")
 SIDE = 28
 

@@ -1,37 +1,17 @@
-"""Writes docs/reference/flags.md and deploy/metadata.json of a checkout from the declared flags.
-
-python -m recordmill.pipelines.options.documents
-"""
+"""Makes deploy/metadata.json from the declared flags; `make reference` writes it."""
 
 from __future__ import annotations
 
 import json
 import re
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from recordmill.pipelines.options.convert import CONVERT, Output
-from recordmill.pipelines.options.inspect import INSPECT
-from recordmill.pipelines.options.parser import Command
-from recordmill.pipelines.options.reading import FORMATS, REPORT, SCHEMA
-from recordmill.pipelines.options.sweep import SWEEP
-from recordmill.pipelines.options.verify import VERIFY
+from recordmill.pipelines.options.convert import Output
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.flags import Flag, flags_of
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.sources.config import SourceConfig
 
-COMMANDS = (CONVERT, INSPECT, VERIFY, REPORT, SCHEMA, SWEEP, FORMATS)
-
-_ROOT = Path(__file__).resolve().parents[2]
-_HEADER = """# Flags
-
-<!-- Generated: python -m recordmill.pipelines.options.documents -->
-
-A boolean alone means true: `--plan` is `--plan=true`. `recordmill COMMAND --help` prints the same as here.
-"""
 _BUCKET = "gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]"
 # The type of a parameter that is a path, and the rest of its pattern.
 _PATHS = {
@@ -50,31 +30,9 @@ _WORKER_IMAGE = {
 }
 
 
-def documents() -> dict[Path, str]:
-    """The text of each generated file."""
-    metadata = json.dumps(template_metadata(), indent=2, ensure_ascii=False)
-    return {_ROOT / "docs/reference/flags.md": flags_page(), _ROOT / "deploy/metadata.json": f"{metadata}\n"}
-
-
-def flags_page() -> str:
-    """docs/reference/flags.md: a table for each group of flags of each command."""
-    return "\n".join([_HEADER, *(line for command in COMMANDS for line in _section(command))])
-
-
-def _section(command: Command) -> Iterator[str]:
-    yield f"## {command.name}\n\n{command.description}\n"
-    for group in dict.fromkeys(one.group for one in command.flags):
-        yield f"### {command.name}: {group}\n\n| flag | values | default | meaning |\n|---|---|---|---|"
-        yield from (_row(one) for one in command.flags if one.group == group)
-        yield ""
-
-
-def _row(one: Flag) -> str:
-    values = ", ".join(f"`{value}`" for value in one.choices) or one.metavar.replace("|", r"\|")
-    if one.is_switch:
-        values = "`true`, `false`"
-    values += ", repeatable" if one.is_repeatable else ", required" if one.required else ""
-    return f"| `{one.shown}` | {values} | {one.default_shown} | {one.help} |"
+def metadata_text() -> str:
+    """The file."""
+    return f"{json.dumps(template_metadata(), indent=2, ensure_ascii=False)}\n"
 
 
 def template_metadata() -> dict[str, Any]:
@@ -137,15 +95,3 @@ def _type(one: Flag) -> tuple[str, str]:
     if one.type in ("int", "float") and one.parse is None:
         return "NUMBER", one.pattern or ("0*[1-9][0-9]*" if one.at_least else "[+-]?[0-9]+")
     return "TEXT", one.pattern or ".+"
-
-
-def main() -> int:
-    """Writes the files."""
-    for path, text in documents().items():
-        path.write_text(text, "utf-8")
-        print(path)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

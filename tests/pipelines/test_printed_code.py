@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from recordmill.pipelines.input.code import parsing_code
+from recordmill.pipelines.input.layout import layout_of
 from recordmill.transforms.reading.dataset import find_dataset
-from recordmill.transforms.reading.parsing_code import parsing_code
-from recordmill.transforms.reading.parsing_dataset import described
 from recordmill.transforms.storage.layout import FORMAT_VERSION
 from tests.lazy import tf
 
@@ -58,7 +58,8 @@ def png(pixels: Any) -> bytes:
 
 def run(path: Path | str) -> dict[str, Any]:
     """The names that the printed module defines."""
-    code = parsing_code(described(find_dataset(str(path))))
+    dataset = find_dataset(str(path))
+    code = parsing_code(dataset, layout_of(dataset))
     made: dict[str, Any] = {"__name__": "printed"}
     exec(compile(code, "printed", "exec"), made)
     return made
@@ -166,10 +167,10 @@ def test_boxes_and_masks(tmp_path: Path) -> None:
     write(tmp_path / "val.tfrecord", records)
     found, empty = run(tmp_path)["load"]("val").as_numpy_iterator()
     np.testing.assert_array_equal(found["image/encoded"], PIXELS)
-    assert found["boxes"].tolist() == [[0.5, 0.0, 0.75, 1.0], [0.125, 0.25, 0.25, 0.5]]
+    assert found["image/object/bbox"].tolist() == [[0.5, 0.0, 0.75, 1.0], [0.125, 0.25, 0.25, 0.5]]
     np.testing.assert_array_equal(found["image/object/mask"], masks)
     assert found["image/object/class/label"].tolist() == [3, 4]
-    assert (empty["boxes"].shape, empty["image/object/mask"].shape) == ((0, 4), (0, 0, 0))
+    assert (empty["image/object/bbox"].shape, empty["image/object/mask"].shape) == ((0, 4), (0, 5, 4))
 
 
 def sequence(context: Mapping[str, Any], lists: Mapping[str, list[Any]]) -> bytes:

@@ -1,0 +1,67 @@
+"""The code that `recordmill schema` prints gives the tensors of `load_dataset`: all schemas and formats."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recordmill import load_dataset
+from recordmill.pipelines import schema_code
+from tests.golden.cases import CASES, VERSIONS, run
+from tests.lazy import tf
+
+QUICK = ("boxes-geometry-0", "schema-panoptic", "schema-sequence", "masks-plain", "shards-rename")
+OTHERS = [name for name in CASES if name not in QUICK and CASES[name].job in ("", VERSIONS)]
+
+
+def check(path: Path, capsys: pytest.CaptureFixture[str]) -> set[str]:
+    """Compares the tensors of each record of each split; returns their names."""
+    capsys.readouterr()
+    assert schema_code.main([str(path)]) == 0
+    printed: dict[str, Any] = {"__name__": "printed"}
+    exec(compile(capsys.readouterr().out, "printed", "exec"), printed)
+    names: set[str] = set()
+    for split in printed["FILES"]:
+        expected = load_dataset(str(path), split, deterministic=True)
+        found = printed["load"](split)
+        assert found.element_spec == expected.element_spec
+        names |= set(expected.element_spec)
+        try:
+            elements = _listed(expected)
+        except tf.errors.InvalidArgumentError:  # pixels of 8 and 16 bits are not one tensor
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                _listed(found)
+            continue
+        assert elements
+        assert _listed(found) == elements
+    return names
+
+
+def _listed(dataset: tf.data.Dataset) -> list[Any]:
+    """Dtype, shape and values of each tensor of each element, in an order of their own."""
+    return sorted(
+        ([(name, *_values(tensor)) for name, tensor in sorted(element.items())] for element in dataset),
+        key=repr,
+    )
+
+
+def _values(tensor: Any) -> tuple[Any, ...]:
+    if isinstance(tensor, tf.RaggedTensor) or tensor.dtype == tf.string:
+        return tensor.dtype.name, str(tensor)
+    return tensor.dtype.name, tensor.shape, tensor.numpy().tobytes()
+
+
+@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
+def test_every_schema_and_format(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(CASES[name], tmp_path)
+    names = check(tmp_path / "out", capsys)
+    homes = sorted((tmp_path / "out").glob("[0-9]*.*.*")) or [tmp_path / "out"]
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    for shard in homes[-1].glob("*.tfrecord"):
+        if shard.stat().st_size:  # an empty file has no features
+            (foreign / f"{shard.name}.gz").write_bytes(gzip.compress(shard.read_bytes()))
+    assert check(foreign, capsys) <= names
