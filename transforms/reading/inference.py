@@ -7,22 +7,9 @@ import io
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from recordmill.transforms.examples.record_view import (
-    IMAGE_KEYS,
-    RecordView,
-    Shape,
-    image_within,
-    is_encoded,
-)
-from recordmill.transforms.examples.schema import PIXEL_FORMATS, Dtype, FeatureSpec
-from recordmill.transforms.examples.wire import (
-    Feature,
-    Kind,
-    Span,
-    read_example,
-    read_feature_lists,
-    read_tensor,
-)
+from recordmill.transforms.examples.record_view import IMAGE_KEYS, RecordView, Shape, stored_form
+from recordmill.transforms.examples.schema import Dtype, FeatureSpec
+from recordmill.transforms.examples.wire import Feature, Kind, read_example, read_feature_lists
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry
 from recordmill.transforms.reading.shard import frames
 from recordmill.transforms.records import BadInput
@@ -34,8 +21,7 @@ SAMPLE_IMAGES = 8
 
 _SAMPLE_BYTES = 64 << 20
 _DTYPES: dict[Kind, Dtype] = {"bytes": "string", "float": "float32", "int64": "int64"}
-_ITEM_BYTES = {"uint8": 1, "uint16": 2}
-_TENSOR_DTYPES = {b"\x08\x04": "uint8", b"\x08\x11": "uint16"}
+_MOST_FRAMES = 4
 _OF_OBJECTS = "image/object/"
 _DECODED_FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP")
 _GREY = frozenset({"1", "L", "I", "F"})
@@ -198,44 +184,35 @@ def image_name(specs: RecordSpecs, dataset: Dataset, payloads: Sequence[bytes]) 
 
 
 def sample_images(payloads: Iterable[bytes], name: str, dataset: Dataset) -> list[SampleImage]:
-    """The images of records under a name, without bytes that are no image."""
-    found = []
+    """The images of records under a stored name, without bytes that are no image."""
+    ours = dataset.renames.get(name, name)
+    images = []
     for payload in payloads:
-        features = read_example(payload)
-        steps = read_feature_lists(payload)
-        rows = [features]
-        if name in steps:
-            lists = steps.items()
-            rows = [
-                features | {key: values[at] for key, values in lists if at < len(values)}
-                for at in range(min(len(steps[name]), 4))
-            ]
-        for row in rows:
-            ours = {dataset.renames.get(key, key): feature for key, feature in row.items()}
-            image = _sample_image(payload, row.get(name, Feature(None)), RecordView(payload, ours))
-            if image is not None:
-                found.append(image)
-    return found
+        features, steps = (
+            {dataset.renames.get(key, key): value for key, value in found.items()}
+            for found in (read_example(payload), read_feature_lists(payload))
+        )
+        record = RecordView(payload, features, steps)
+        views = record.steps()[: min(len(steps[ours]), _MOST_FRAMES)] if ours in steps else [record]
+        shape = record.shape()
+        images += [_sample_image(view.take(ours), view, view.shape(shape)) for view in views]
+    return [image for image in images if image is not None]
 
 
-def _sample_image(payload: bytes, feature: Feature, fields: RecordView) -> SampleImage | None:
+def _sample_image(feature: Feature, view: RecordView, shape: Shape) -> SampleImage | None:
     if len(feature.spans) != 1:
         return None
-    span = feature.spans[0]
-    told = fields.shape()
-    data = payload[span.start : span.stop]
-    codec, dtype = _codec(payload, span, told)
-    if not codec:
+    [span] = feature.spans
+    try:
+        form = stored_form(view.record, span, shape)
+    except BadInput:
         return None
-    shape: tuple[int, int, int] | None
-    if codec == "image":
-        shape = _file_shape(data)
-    elif codec == "tensor":
-        sides = read_tensor(payload, span)[1]
-        shape = (*sides, 1)[:3] if len(sides) in (2, 3) else None  # type: ignore[assignment]
-    else:
-        shape = told.pixels(len(data) // _ITEM_BYTES[dtype])
-    return SampleImage(data, codec, dtype, shape)
+    data = view.record[span.start : span.stop]
+    if form.codec != "image":
+        known = form.dtype in ("uint8", "uint16")
+        return SampleImage(data, form.codec, form.dtype, form.pixels) if known else None
+    is_deep = data[:4] == b"\x89PNG" and data[24:25] == b"\x10"
+    return SampleImage(data, "image", "uint16" if is_deep else "uint8", _file_shape(data))
 
 
 def _file_shape(data: bytes) -> tuple[int, int, int] | None:
@@ -251,27 +228,3 @@ def _file_shape(data: bytes) -> tuple[int, int, int] | None:
     if has_alpha and not is_gif:
         return height, width, 4
     return height, width, 1 if not is_gif and (mode in _GREY or mode.startswith("I;")) else 3
-
-
-def _codec(payload: bytes, span: Span, shape: Shape) -> tuple[str, str]:
-    """Codec and dtype of bytes; empty if they are no image."""
-    data = payload[span.start : span.stop]
-    if shape.image_format not in PIXEL_FORMATS and is_encoded(data[:16]):
-        return "image", "uint16" if data[:4] == b"\x89PNG" and data[24:25] == b"\x10" else "uint8"
-    size = _ITEM_BYTES.get(shape.dtype, 1)
-    if shape.image_format != "tensor" and shape.pixels(len(data) // size) and len(data) % size == 0:
-        return "raw", shape.dtype if shape.dtype in _ITEM_BYTES else "uint8"
-    if data[:2] in _TENSOR_DTYPES and (shape.image_format == "tensor" or _is_tensor(payload, span, shape)):
-        return "tensor", _TENSOR_DTYPES[data[:2]]
-    try:
-        image_within(payload, span, shape)
-    except BadInput:
-        return "", ""
-    return "image", "uint8"
-
-
-def _is_tensor(payload: bytes, span: Span, shape: Shape) -> bool:
-    try:
-        return image_within(payload, span, shape)[1] is not None
-    except BadInput as error:
-        return "the tensor is" in error.detail
