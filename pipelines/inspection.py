@@ -37,10 +37,16 @@ from recordmill.pipelines.terminal import Line, plain_console
 from recordmill.transforms.examples.framing import DamagedRecordError
 from recordmill.transforms.flags import as_flags
 from recordmill.transforms.pages.text import counted, visible
-from recordmill.transforms.reading.class_names import class_names
-from recordmill.transforms.reading.dataset import Dataset, ShardEntry, find_dataset
-from recordmill.transforms.reading.inspected import Inspected, Limits, inspected
-from recordmill.transforms.reading.single_records import Taken, first_records, numbered_record, spread_records
+from recordmill.transforms.reading.dataset import Dataset, ShardEntry, class_names, find_dataset
+from recordmill.transforms.reading.inspected import (
+    Inspected,
+    Limits,
+    Taken,
+    first_records,
+    inspected,
+    numbered_record,
+    spread_records,
+)
 from recordmill.transforms.reading.survey_record import COMPLETE, shown_record
 from recordmill.transforms.reading.survey_record import Limits as Shown
 from recordmill.transforms.records import BadInput, JobError

@@ -247,9 +247,15 @@ def read_view(record: bytes, renames: Mapping[str, str], refer: Refer = _refer_t
     Raises:
         BadInput: stage `manifest`: it is not an Example, has no feature, or two features get one name.
     """
-    features, lists = read_example(record), read_feature_lists(record)
-    if not features and not lists:
+    view = renamed_view(record, renames, refer)
+    if not view.features and not view.lists:
         raise BadInput("manifest", NOT_AN_EXAMPLE, f"its {len(record)} bytes hold no feature")
+    return view
+
+
+def renamed_view(record: bytes, renames: Mapping[str, str], refer: Refer = _refer_to_record) -> RecordView:
+    """As `read_view`, of a record that may have no feature."""
+    features, lists = read_example(record), read_feature_lists(record)
     return RecordView(record, _renamed(features, renames), _renamed(lists, renames), refer)
 
 

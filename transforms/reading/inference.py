@@ -5,9 +5,15 @@ from __future__ import annotations
 import dataclasses
 import io
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from recordmill.transforms.examples.record_view import IMAGE_KEYS, RecordView, Shape, stored_form
+from recordmill.transforms.examples.record_view import (
+    IMAGE_KEYS,
+    RecordView,
+    Shape,
+    renamed_view,
+    stored_form,
+)
 from recordmill.transforms.examples.schema import Dtype, FeatureSpec
 from recordmill.transforms.examples.wire import Feature, Kind, read_example, read_feature_lists
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry
@@ -30,7 +36,7 @@ _ALPHA = frozenset({"RGBA", "LA", "PA", "La", "RGBa"})
 
 @dataclasses.dataclass(frozen=True)
 class RecordSpecs:
-    """What a reader must know of the records of a dataset.
+    """The features of the records of a dataset.
 
     Attributes:
         features: by stored name; of a sequence those of its context. The shape is () only where every record
@@ -61,11 +67,7 @@ class SampleImage:
 
 
 def specs_of(dataset: Dataset) -> RecordSpecs:
-    """The specs of a dataset: those of its manifest, else those of its first records.
-
-    Raises:
-        ValueError: as `infer_specs`; or no shard has a record.
-    """
+    """The specs in the manifest, else those of the first records. Raises ValueError as `infer_specs`."""
     if dataset.features is not None:
         return RecordSpecs(dataset.features, dataset.feature_lists)
     return infer_specs(sample_records(dataset))
@@ -79,15 +81,13 @@ def sample_records(dataset: Dataset) -> list[bytes]:
         OSError: likewise, they cannot be read.
     """
     splits = dataset.splits
-    most = SAMPLE_IMAGES
-    if dataset.manifest is None:
-        most = max(most, SAMPLE_RECORDS // max(len(splits), 1))
+    inferred = SAMPLE_RECORDS // max(len(splits), 1) if dataset.manifest is None else 0
     found: list[bytes] = []
     faults: list[Exception] = []
     for shards in splits.values():
         try:
-            found += first_records(shards, most)
-        except (ValueError, OSError) as fault:  # another split may be there and not damaged
+            found += first_records(shards, max(SAMPLE_IMAGES, inferred))
+        except (ValueError, OSError) as fault:  # another split may be readable
             faults.append(fault)
     if faults and not found:
         raise faults[0]
@@ -103,24 +103,20 @@ def first_records(shards: Iterable[ShardEntry], most: int) -> list[bytes]:
     """
     found: list[bytes] = []
     held = 0
-    try:
-        for payload in itertools.islice(_payloads(shards), most):
-            held += len(payload)
-            if found and held > _SAMPLE_BYTES:
-                break
-            found.append(payload)
-    except ValueError:
-        if not found:  # else the error comes when the record is read
-            raise
-    return found
-
-
-def _payloads(shards: Iterable[ShardEntry]) -> Iterator[bytes]:
     for shard in shards:
         try:
-            yield from (frame.payload for frame in frames(shard.path))
+            for frame in itertools.islice(frames(shard.path), most - len(found)):
+                held += len(frame.payload)
+                if found and held > _SAMPLE_BYTES:
+                    return found
+                found.append(frame.payload)
         except ValueError as error:
+            if found:
+                return found  # the error comes when the record is read
             raise ValueError(f"{shard.path!r} cannot be read: {error}") from error
+        if len(found) == most:
+            break
+    return found
 
 
 def infer_specs(payloads: Sequence[bytes]) -> RecordSpecs:
@@ -144,26 +140,22 @@ def infer_specs(payloads: Sequence[bytes]) -> RecordSpecs:
             context.setdefault(name, []).append(feature)
         for name, values in lists.items():
             steps.setdefault(name, []).extend(values)
-    return RecordSpecs(
-        {
-            name: spec
-            for name, found in sorted(context.items())
-            if (spec := _spec(name, found, len(payloads)))
-        },
-        {name: spec for name, found in sorted(steps.items()) if (spec := _spec(name, found, len(found)))},
-    )
+    return RecordSpecs(_specs(context, len(payloads)), _specs(steps, None))
 
 
-def _spec(name: str, found: Sequence[Feature], records: int) -> FeatureSpec | None:
-    """The spec of a feature in so many records; None if none of them has a value."""
-    kinds = {feature.kind for feature in found if feature.kind is not None}
-    if not kinds:
-        return None
-    if len(kinds) > 1:
-        raise ValueError(f"the feature {name!r} is {' in one record and '.join(sorted(kinds))} in another")
-    single = len(found) == records and all(len(feature) == 1 for feature in found)
-    listed = name.startswith(_OF_OBJECTS)
-    return FeatureSpec(_DTYPES[kinds.pop()], () if single and not listed else (None,))
+def _specs(features: Mapping[str, Sequence[Feature]], records: int | None) -> dict[str, FeatureSpec]:
+    """The specs of the features that have a value; `records` of None is as many as have the feature."""
+    specs = {}
+    for name, found in sorted(features.items()):
+        kinds = {feature.kind for feature in found if feature.kind is not None}
+        if len(kinds) > 1:
+            kind = " in one record and ".join(sorted(kinds))
+            raise ValueError(f"the feature {name!r} is {kind} in another")
+        single = records in (None, len(found)) and all(len(feature) == 1 for feature in found)
+        if kinds:
+            shape = () if single and not name.startswith(_OF_OBJECTS) else (None,)
+            specs[name] = FeatureSpec(_DTYPES[kinds.pop()], shape)
+    return specs
 
 
 def image_name(specs: RecordSpecs, dataset: Dataset, payloads: Sequence[bytes]) -> str | None:
@@ -188,12 +180,10 @@ def sample_images(payloads: Iterable[bytes], name: str, dataset: Dataset) -> lis
     ours = dataset.renames.get(name, name)
     images = []
     for payload in payloads:
-        features, steps = (
-            {dataset.renames.get(key, key): value for key, value in found.items()}
-            for found in (read_example(payload), read_feature_lists(payload))
-        )
-        record = RecordView(payload, features, steps)
-        views = record.steps()[: min(len(steps[ours]), _MOST_FRAMES)] if ours in steps else [record]
+        record = renamed_view(payload, dataset.renames)
+        views = [record]
+        if ours in record.lists:
+            views = record.steps()[: min(len(record.lists[ours]), _MOST_FRAMES)]
         shape = record.shape()
         images += [_sample_image(view.take(ours), view, view.shape(shape)) for view in views]
     return [image for image in images if image is not None]

@@ -10,8 +10,7 @@ from typing import NamedTuple
 from recordmill.transforms.examples.framing import FRAME_BYTES, DamagedRecordError
 from recordmill.transforms.examples.record_view import BOX_KEYS, Shape, read_view
 from recordmill.transforms.images.mask import pixel_counts
-from recordmill.transforms.reading.class_names import class_names
-from recordmill.transforms.reading.dataset import Dataset, ShardEntry
+from recordmill.transforms.reading.dataset import Dataset, ShardEntry, class_names
 from recordmill.transforms.reading.shard import opened
 from recordmill.transforms.reading.stored_record import StoredImageBytes
 from recordmill.transforms.records import BadInput, ImageRef
