@@ -54,7 +54,7 @@ ACTIONS = {
 
 
 class Cell(NamedTuple):
-    """A class in a split: its number, its share, its bar in per cent of the longest, and its images."""
+    """A class in a split; `width` is that of its bar, in per cent of the longest."""
 
     number: int
     share: float
@@ -63,7 +63,7 @@ class Cell(NamedTuple):
 
 
 class ClassRow(NamedTuple):
-    """The cells of a class, by split; the last row may be that of all `others` together."""
+    """The cells of a class, by split; the last row may be for the number of `others` together."""
 
     name: str
     cells: list[Cell]
@@ -119,11 +119,9 @@ def class_balances(statistics: Mapping[str, Statistics], names: Mapping[int, str
         statistics: by split.
         names: of classes, by id.
     """
-    labels = {split: one.labels for split, one in statistics.items()}
-    objects = {split: one.objects for split, one in statistics.items()}
     found = [
-        _balance("Labels of images", "label", labels, names),
-        _balance("Objects", "object", objects, names),
+        _balance("Labels of images", "label", {key: one.labels for key, one in statistics.items()}, names),
+        _balance("Objects", "object", {key: one.objects for key, one in statistics.items()}, names),
         _pixel_balance(statistics, names),
     ]
     return [one for one in found if one.rows or one.ignored]
@@ -155,22 +153,19 @@ def _balance(
     total = sum(counts.values(), Counter[int]())
     order = sorted(total, key=lambda one: (-total[one], one))
     called = {one: names.get(one, str(one)) for one in (*order, *names)}
-    largest, smallest = (order[0], order[-1]) if order else (0, 0)
+    missing = ((split, [called[one] for one in order if not found[one]]) for split, found in counts.items())
+    most, least = ((called[one], total[one]) for one in (order[0], order[-1])) if order else (("", 0),) * 2
     return Balance(
         title,
         noun,
-        {split: found.total() for split, found in counts.items()},
-        _rows(order, counts, called, images or {}),
-        len(order),
-        (called.get(largest, ""), total[largest]),
-        (called.get(smallest, ""), total[smallest]),
-        [
-            (split, lacking)
-            for split, found in counts.items()
-            if (lacking := [called[one] for one in order if not found[one]])
-        ],
-        [called[one] for one in names if not total[one]],
-        len(names),
+        totals={split: found.total() for split, found in counts.items()},
+        rows=_rows(order, counts, called, images or {}),
+        classes=len(order),
+        most=most,
+        least=least,
+        missing=[(split, lacking) for split, lacking in missing if lacking],
+        unused=[called[one] for one in names if not total[one]],
+        named=len(names),
         has_images=bool(images),
     )
 
@@ -225,21 +220,20 @@ def html_text(findings: Findings) -> str:
 
 def _facts(findings: Findings) -> dict[str, str]:
     """Source, schema and classes, by title."""
-    facts = {}
-    if findings.manifest is not None:
-        reason = findings.manifest["provenance"].get("source_reason", "")
-        facts = source_facts(findings.manifest["source"], reason)
-        facts["schema"] = findings.manifest["config"].get("schema", "?")
+    facts, manifest = {}, findings.manifest
+    if manifest is not None:
+        facts = source_facts(manifest["source"], manifest["provenance"].get("source_reason", ""))
+        facts["schema"] = manifest["config"].get("schema", "?")
     classes = class_overview(findings.statistics, findings.labels)
     return {**facts, **class_texts(classes, len(findings.labels))}
 
 
 def _outcome(findings: Findings) -> dict[str, Any]:
     """Title, meaning, reasons and failures, of records that were left out or changed."""
-    if findings.manifest is None:
+    manifest = findings.manifest
+    if manifest is None:
         return {"left_out": ()}
-    reasons = findings.manifest.get("reasons", {})
-    changed = findings.manifest.get("annotations", {}).get("changed", {})
+    reasons, changed = manifest.get("reasons", {}), manifest.get("annotations", {}).get("changed", {})
     changes = [{"reason": reason, "count": count} for reason, count in changed.items()]
     kinds = (
         ("failed", "Failed", "Not in the dataset: they could not be used.", reasons.get("failed", ())),
@@ -273,11 +267,7 @@ def _charts(total: Statistics) -> dict[str, Any]:
         ),
         "box_charts": (
             ("Boxes in an image", "images by number of boxes", box_count_bars(total.boxes_per_image)),
-            (
-                "Box size",
-                "boxes by the root of their share of the image",
-                box_size_bars(total.box_sides),
-            ),
+            ("Box size", "boxes by the root of their share of the image", box_size_bars(total.box_sides)),
             ("Box aspect ratio", "boxes by width ÷ height in pixels", aspect_bars(total.box_aspects)),
         ),
     }
