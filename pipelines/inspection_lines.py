@@ -23,12 +23,7 @@ _BAR = 30
 
 
 def summary_lines(found: Inspected, room: int | None) -> list[Line]:
-    """The summary of a dataset, without its records.
-
-    Args:
-        found: the inspected dataset.
-        room: columns of the terminal; None for unlimited.
-    """
+    """The summary of a dataset, without its records."""
     return [
         *_head(found, room),
         *_features("features", found.survey.features, found.survey, room),
@@ -291,10 +286,7 @@ def record_lines(
     """A record of `shown_record`, with its `file`, in lines.
 
     Args:
-        record: the record.
-        names: class names by id.
         renames: the schema's name of each renamed feature, by its stored name.
-        room: columns of the terminal; None for unlimited.
     """
     position = f"record {record['number']:,} of {visible(record['file'])}, at byte {record['offset']:,}"
     title = f"{position}, {record['bytes']:,} bytes"

@@ -316,12 +316,7 @@ def why_no_reader(dataset: Dataset, layout: Layout) -> str:
 
 
 def input_readers(dataset: Dataset, layout: Layout) -> str:
-    """The readers of a pipeline.config: of `train` to train on, of `val`, `test` and the like to evaluate.
-
-    Args:
-        dataset: for which `why_no_reader` is empty.
-        layout: of its records.
-    """
+    """The readers of a pipeline.config: of `train` to train on, of `val`, `test` and the like to evaluate."""
     label_map = f"{dataset.folder}/{_LABEL_MAP}"
     has_map = is_file(label_map)
     lines = (

@@ -101,12 +101,7 @@ def _are_batches_decoded(plan: Plan, batch_size: int) -> bool:
 
 
 class Batches:
-    """Makes batches of serialised records of small images: parsed and checked at once, in less time.
-
-    Args:
-        plan: of the dataset.
-        batching: what is asked of batches.
-    """
+    """Makes batches of serialised records of small images: parsed and checked at once, in less time."""
 
     def __init__(self, plan: Plan, batching: Batching) -> None:
         self._elements = Elements(plan)
@@ -130,11 +125,7 @@ class Batches:
 
 
 class Elements:
-    """Makes elements of serialised records, as a plan says.
-
-    Args:
-        plan: of the dataset.
-    """
+    """Makes elements of serialised records, as a plan says."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -262,14 +253,7 @@ def _parser(one: Parser) -> Any:
 
 
 def decoded(data: tf.Tensor, layout: ImageLayout, stored: dict[str, tf.Tensor], key: tf.Tensor) -> tf.Tensor:
-    """The pixels of an image, (h, w, channels).
-
-    Args:
-        data: bytes.
-        layout: how they are decoded.
-        stored: the features of its record, or of its step, by name.
-        key: of its record.
-    """
+    """The pixels of an image, (h, w, channels)."""
     sides = [stored[name] for name in (layout.height, layout.width) if name is not None and name in stored]
     if layout.codec == "raw":
         image = _raw_pixels(data, layout, [*sides, *(stored[name] for name in (layout.depth,) if name)], key)

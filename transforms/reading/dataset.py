@@ -35,12 +35,8 @@ class ShardEntry:
     """A TFRecord file.
 
     Attributes:
-        path: local or `gs://`.
         split: from the manifest or its name; None if neither has one.
-        size: bytes; None if it does not exist.
         index: path of its index; None if there is none.
-        records: number of records in the manifest; None without one.
-        expected_size: bytes in the manifest; None without one.
         sha256: of the file in the manifest, in hex; empty without one.
         lineage: name of its lineage file in the folder; None without one.
         lineage_sha256: of the lineage file in the manifest.
@@ -63,8 +59,6 @@ class Dataset:
 
     Attributes:
         path: absolute, or a URI.
-        folder: of its shards.
-        shards: in the order of the manifest, or of their paths.
         manifest: parsed; None if no manifest lists these shards.
     """
 
@@ -120,7 +114,6 @@ class NamesFound(NamedTuple):
     Attributes:
         names: by stored id, in the order of the ids.
         texts: display text by name, for classes whose names are codes.
-        fault: why the files with names cannot be used; empty if they can, or there are none.
     """
 
     names: dict[int, str]

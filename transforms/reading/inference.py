@@ -41,7 +41,6 @@ class RecordSpecs:
     Attributes:
         features: by stored name; of a sequence those of its context. The shape is () only where every record
             has exactly one value.
-        feature_lists: of sequences, one step of each list.
     """
 
     features: Mapping[str, FeatureSpec]
@@ -53,7 +52,6 @@ class SampleImage:
     """One stored image.
 
     Attributes:
-        data: its bytes, as stored.
         codec: `image` for a file, `raw` for pixels, `tensor` for a serialised TensorProto.
         dtype: of its pixels; of a file `uint8` unless it is a PNG of 16 bits.
         shape: height, width and channels that TensorFlow decodes it to, where 2 channels count as 4; None if

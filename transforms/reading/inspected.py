@@ -50,7 +50,6 @@ class Count(NamedTuple):
     """A number of records.
 
     Attributes:
-        records: the number.
         by: how it was determined: from the manifest, from the index, by reading all records, by reading the
             head of each, or from the bytes read and the size of the file.
     """
@@ -84,13 +83,10 @@ class FileFound:
     """One file of a dataset, as far as it was read.
 
     Attributes:
-        entry: of the dataset.
         packed: whether it is compressed; None if it was not opened.
-        read: records that were read.
         used: bytes of the file that they took.
+        damage: the first parts; `damaged` is the number of all.
         ended: it was read to its end, or to damage after which nothing can be read.
-        damage: the first damaged parts.
-        damaged: number of damaged parts.
         faults: what else is wrong with it.
         count: of its records; None if it does not exist, or cannot be read.
     """
@@ -116,12 +112,8 @@ class Inspected:
     """A dataset, as far as it was read.
 
     Attributes:
-        dataset: that was read.
-        files: of it, in its order.
-        survey: of the records that were read.
         size: bytes of the records that were read.
         names: of classes by id, from the manifest or files next to the records.
-        notes: further remarks.
     """
 
     dataset: Dataset
@@ -153,8 +145,6 @@ def inspected(dataset: Dataset, limits: Limits, progress: Callable[[int], object
     """Reads a dataset, or a sample of it.
 
     Args:
-        dataset: to be read.
-        limits: of what is read.
         progress: called with the bytes of each record that was read.
     """
     files = tuple(FileFound(entry) for entry in dataset.shards)

@@ -25,11 +25,7 @@ class RecordLocation(NamedTuple):
     """The location of a record.
 
     Attributes:
-        path: of its shard.
-        split: of its shard.
-        number: in its shard, from 0.
         offset: of its frame; None if the shard is compressed, or has no index.
-        length: of its frame; None if `offset` is.
     """
 
     path: str
@@ -61,13 +57,11 @@ class Count:
     """The figures of a dataset without a report.json, or with one of an earlier version.
 
     Attributes:
-        statistics: by split.
         labels: class name by id; classes that are stored only by name have negative ids, in the order in
             which they were found.
         records: by path of the shard; of a damaged shard, those before the damage.
         damages: path of a damaged shard, and the damage.
         faults: number of records that could not be read, by reason.
-        locations: of some records, spread evenly.
     """
 
     statistics: dict[str, Statistics]

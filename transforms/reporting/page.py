@@ -74,20 +74,14 @@ class Balance(NamedTuple):
     """The classes of one kind of annotation.
 
     Attributes:
-        title: of this part of the page.
         noun: what is counted: `label`, `object` or `pixel`.
-        totals: by split.
         rows: of the largest classes, the largest first; empty if nothing is counted.
-        classes: number of classes with a count.
         most: name and count of the largest class.
         least: of the smallest class.
         missing: names of the classes that a split lacks, by split.
         unused: names of the classes that no split has.
-        named: number of classes that have a name.
-        has_images: whether cells have a number of images.
         ignored: number of pixels with the ignore label, by split; empty if there are none.
         ignored_share: of all pixels.
-        ignore_label: class id of ignored pixels.
     """
 
     title: str
@@ -113,12 +107,7 @@ class Balance(NamedTuple):
 
 
 def class_balances(statistics: Mapping[str, Statistics], names: Mapping[int, str]) -> list[Balance]:
-    """The balance of labels, objects and pixels; kinds that no split has are left out.
-
-    Args:
-        statistics: by split.
-        names: of classes, by id.
-    """
+    """The balance of labels, objects and pixels; kinds that no split has are left out."""
     found = [
         _balance("Labels of images", "label", {key: one.labels for key, one in statistics.items()}, names),
         _balance("Objects", "object", {key: one.objects for key, one in statistics.items()}, names),
