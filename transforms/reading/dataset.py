@@ -76,7 +76,7 @@ class Dataset:
     def splits(self) -> dict[str, tuple[ShardEntry, ...]]:
         """The shards by split; those without one are in `train`."""
         found: dict[str, tuple[ShardEntry, ...]] = {}
-        if self.is_whole and self.manifest is not None:
+        if self.manifest is not None and self.is_whole:
             found = dict.fromkeys(self.manifest["splits"], ())
         for shard in self.shards:
             name = shard.split or "train"
@@ -221,10 +221,8 @@ def _some(path: str, folder: str, names: list[str]) -> Dataset:
         if {shard["file"] for _, shard in _listed(manifest)}.issuperset(names):
             return Dataset(path, folder, _entries(folder, manifest, names), manifest)
     others = {name: f"{folder}/{name}" for name in siblings} | _indexes(folder)
-    entries = [
-        ShardEntry(f"{folder}/{name}", split_of(name), _size(f"{folder}/{name}"), _index(name, others))
-        for name in names
-    ]
+    paths = ((name, f"{folder}/{name}") for name in names)
+    entries = (ShardEntry(one, split_of(name), _size(one), _index(name, others)) for name, one in paths)
     return Dataset(path, folder, tuple(entries))
 
 
@@ -239,20 +237,14 @@ def _folder(path: str) -> Dataset:
             "or train-00000-of-00010"
         )
     others = {key: other.path for key, other in found.others.items()}
-    return Dataset(
-        path,
-        path,
-        tuple(
-            ShardEntry(file.path, split_of(file.key), file.size, _index(file.key, others))
-            for file in found.files
-        ),
-    )
+    files = ((file, _index(file.key, others)) for file in found.files)
+    entries = (ShardEntry(file.path, split_of(file.key), file.size, index) for file, index in files)
+    return Dataset(path, path, tuple(entries))
 
 
 def _pattern(path: str) -> Dataset:
     folder, name = os.path.split(path)
-    sharded = _SHARDED.fullmatch(name)
-    if sharded is not None:
+    if (sharded := _SHARDED.fullmatch(name)) is not None:
         count = f"{int(sharded['count']):05d}" if sharded["count"] != "*" else "[0-9]" * 5
         name = f"{sharded['stem']}-{'[0-9]' * 5}-of-{count}{sharded['ending'] or '*'}"
     if not any(mark in name for mark in "*?[") or not is_folder(folder or "."):
@@ -338,8 +330,7 @@ def _index(key: str, others: Mapping[str, str]) -> str | None:
     folder, slash, name = key.rpartition("/")
     stem = _ENDING.sub("", name)
     candidates = (f"{INDEX}/{stem}.idx", f"{stem}.idx", f"{name}.idx", f"{name}.index", f"{stem}.index")
-    found = (others.get(f"{folder}{slash}{candidate}") for candidate in candidates)
-    return next((path for path in found if path is not None), None)
+    return next(filter(None, (others.get(f"{folder}{slash}{one}") for one in candidates)), None)
 
 
 def _size(path: str) -> int | None:

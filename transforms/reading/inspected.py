@@ -351,13 +351,13 @@ def numbered_record(entries: Sequence[ShardEntry], number: int) -> Taken:
     for entry in entries:
         if entry.size is None:
             raise FileNotFoundError(errno.ENOENT, "the manifest lists it, and it is not there", entry.path)
-        count = entry.records
-        if count is None or number < before + count:
-            found = _numbered(entry, number - before)
-            if isinstance(found, Record):
-                return Taken(entry, found)
-            count = found
-        before += count
+        if entry.records is not None and number >= before + entry.records:
+            before += entry.records
+            continue
+        found = _numbered(entry, number - before)
+        if isinstance(found, Record):
+            return Taken(entry, found)
+        before += found
     raise IndexError(before)
 
 
