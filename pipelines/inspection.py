@@ -73,15 +73,11 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pi
         try:
             return _run(parser, args)
         except (JobError, DamagedRecordError) as error:
-            return _failed(prog, as_flags(str(error)))
+            message = as_flags(str(error))
         except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            return _failed(prog, f"{where}{error.strerror or error}")
-
-
-def _failed(prog: str, message: str) -> int:
-    print(f"{prog}: {visible(message)}", file=sys.stderr)
-    return 1
+            message = f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}"
+        print(f"{prog}: {visible(message)}", file=sys.stderr)
+        return 1
 
 
 def _check(parser: Parser, args: argparse.Namespace) -> None:

@@ -96,16 +96,13 @@ class Dataset:
     @property
     def labels(self) -> dict[int, str]:
         """Class names by stored id in the manifest; empty without one."""
-        if self.manifest is None:
-            return {}
-        return {int(number): name for number, name in self.manifest["labels"].items()}
+        return {int(number): name for number, name in (self.manifest or {}).get("labels", {}).items()}
 
     @property
     def renames(self) -> dict[str, str]:
         """Our name of each renamed feature, by its stored name (`--rename`)."""
-        if self.manifest is None:
-            return {}
-        return {new: old for old, new in self.manifest["config"].get("rename", {}).items()}
+        config = {} if self.manifest is None else self.manifest["config"]
+        return {new: old for old, new in config.get("rename", {}).items()}
 
 
 class NamesFound(NamedTuple):
@@ -189,12 +186,12 @@ def _dataset_folder(path: str) -> str | None:
         return version_folder(path, latest)
     versions = published_versions(path)
     if latest is not None:
-        raise ValueError(
-            f"{f'{path}/{LATEST}'!r} names the version {latest}, which is not there; {_instead(versions)}"
-        )
-    if versions:
-        raise ValueError(f"{path!r} has no {LATEST} that names the version to read; {_instead(versions)}")
-    return None
+        fault = f"{f'{path}/{LATEST}'!r} names the version {latest}, which is not there"
+    elif versions:
+        fault = f"{path!r} has no {LATEST} that names the version to read"
+    else:
+        return None
+    raise ValueError(f"{fault}; {_instead(versions)}")
 
 
 def _instead(versions: Sequence[Version]) -> str:

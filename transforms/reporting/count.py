@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -126,12 +127,9 @@ class _Counting:
             statistics.add(())
             raise
         self._learn(classes.names, classes.texts)
-        annotations, image = record.annotations, record.image
-        images = [image] if image else []
-        labels = [*annotations.labels]
-        if annotations.steps is not None:
-            images += annotations.steps.frames
-            labels += [label for step in annotations.steps.labels for label in step]
+        annotations, steps = record.annotations, record.annotations.steps
+        images = [*([record.image] if record.image else ()), *(steps.frames if steps else ())]
+        labels = itertools.chain(annotations.labels, *(steps.labels if steps else ()))
         sizes, fault = _sizes(payload, images, view.shape())
         pixels: dict[int, int] = {}
         if (mask := annotations.masks.get("class")) is not None:
