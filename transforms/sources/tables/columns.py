@@ -70,17 +70,11 @@ class Columns(msgspec.Struct, frozen=True):
     has_lists: bool = False  # rows have lists of boxes
     relative_lists: bool = False  # boxes in lists are shares
     is_vertex: bool = False  # rows of Vertex AI's file have its meaning
-    # Parquet alone:
-    objects: str | None = None  # structs of boxes and classes
-    object_names: tuple[str, str | None] = ("", None)  # of box and class in `objects`
-    mask: str | None = None  # images whose pixels are classes
-    unread: tuple[str, ...] = ()  # further images, and lists of images
-    classes: Mapping[str, tuple[str, ...]] = {}  # their names, by column
 
     @property
     def has_boxes(self) -> bool:
         """Whether the first rows have boxes."""
-        return bool(self.box) or self.has_lists or self.objects is not None
+        return bool(self.box) or self.has_lists
 
     def describe(self) -> str:
         """The columns, for people."""

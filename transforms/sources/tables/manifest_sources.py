@@ -25,7 +25,7 @@ from recordmill.transforms.records import (
     Steps,
 )
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.names import is_image_name
+from recordmill.transforms.sources.names import failed, is_image_name
 from recordmill.transforms.sources.source import Description, Items, Source
 from recordmill.transforms.sources.tables.columns import (
     IMAGE_COLUMNS,
@@ -61,13 +61,10 @@ from recordmill.transforms.sources.tables.rows import (
 from recordmill.transforms.sources.tables.text_rows import Values, check_columns, read_objects, read_rows
 from recordmill.transforms.sources.tables.values import (
     VERTEX_SPLITS,
-    Labels,
     all_names,
     flat,
     labels_in,
-    labels_of_text,
     number_in,
-    renamed,
     shown,
     split_in,
     take,
@@ -153,15 +150,6 @@ class CsvTable(Table):
 
     def may_name_splits(self) -> bool:
         return super().may_name_splits() if self._is_vertex else self.columns.split is not None
-
-    def labels(self, value: str | None, column: str) -> Labels:
-        return labels_of_text(value or "")
-
-    def features(self, values: Values) -> Values:
-        return values
-
-    def attributes(self, values: Values) -> dict[str, Scalar]:
-        return renamed(values)
 
     def values(self) -> Iterator[tuple[int, Values | BadInput]]:
         header, width = self._header, len(self._header)
@@ -337,7 +325,7 @@ class ManifestSource(Source):
                     row = table.row(values)
                     item = table.record(row, line) if boxes is None else boxes.add(table, row, line)
                 except BadInput as fault:
-                    item = table.failure(line, fault)
+                    item = failed(table.manifest.row_key(line), fault)
                 if item is not None:
                     yield item
         if boxes is not None:

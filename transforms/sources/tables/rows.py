@@ -28,7 +28,7 @@ from recordmill.transforms.records import (
     Scalar,
 )
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.names import failed, printable, split_of_folders
+from recordmill.transforms.sources.names import failed, split_of_folders
 from recordmill.transforms.sources.selection import EXCLUDED, Selection
 from recordmill.transforms.sources.tables.columns import (
     LABEL_COLUMNS,
@@ -50,6 +50,8 @@ from recordmill.transforms.sources.tables.values import (
     flat,
     is_empty,
     labels_in,
+    labels_of_text,
+    renamed,
     scalars,
     shown,
     size_of,
@@ -83,31 +85,83 @@ class Row(msgspec.Struct, frozen=True):
     lists: Mapping[str, tuple[FeatureValue, ...]] | None = None  # values a step, of a sequence
 
 
-class Rows(abc.ABC):
-    """Gives the rows of a table their meaning. Values are read as those of JSON, or as subclasses do."""
+class Table(abc.ABC):
+    """One manifest. Raises ValueError, as all its methods, where its first rows cannot be used."""
 
     is_text = False  # values have no types
+
+    def __init__(self, manifest: Manifest, config: SourceConfig) -> None:
+        self.manifest = manifest
+        self.config = config
+        self.where = f"{flag_of(config)} is {manifest.path!r}"
+        self.split: str | None = None  # of the rows that name none
+        self._selection = Selection(config)
+
+    @functools.cached_property
+    def images(self) -> ImageFinder:
+        return ImageFinder(self.config, self.manifest)
 
     @property
     @abc.abstractmethod
     def columns(self) -> Columns:
-        """Which column is what."""
+        """The meaning of the columns."""
+
+    @abc.abstractmethod
+    def values(self) -> Iterator[tuple[int, Values | BadInput]]:
+        """The line at which each row starts, and its values by column or why it cannot be read."""
+
+    @property
+    @abc.abstractmethod
+    def peeked(self) -> Sequence[Values]:
+        """Values of the first rows by column, without nested ones."""
+
+    @abc.abstractmethod
+    def check(self) -> None:
+        """Looks for rows that can be read."""
 
     def columns_of(self, values: Values) -> Columns:
         """The columns of one row, where rows differ. Raises BadInput."""
         return self.columns
 
-    def labels(self, value: Any, column: str) -> Labels:
-        """The labels of a value. Raises BadInput."""
-        return labels_in(value)
+    def find_folder(self) -> str | None:
+        """Finds the folder of the images by the first rows, as `ImageFinder.find_folder`."""
+        name = self.columns.image
+        images = () if name is None else (row.get(name) for row in self.peeked)
+        return self.images.find_folder([one for one in images if isinstance(one, str) and one.strip()])
 
-    def features(self, values: Values) -> Mapping[str, FeatureValue]:
-        """The columns without another meaning. Raises BadInput."""
-        return flat(values)
+    def may_name_splits(self) -> bool:
+        """Whether a row may name a split: False only if the first rows are all rows, and none does."""
+        for number, (_, values) in enumerate(self.values()):
+            if number == PEEKED:
+                return True
+            with contextlib.suppress(BadInput):
+                if not isinstance(values, BadInput) and self.row(values).split:
+                    return True
+        return False
 
-    def attributes(self, values: Values) -> dict[str, Scalar]:
-        """Those of an object, from the columns without another meaning. Raises BadInput."""
-        return scalars(values)
+    def record(self, row: Row, line: int) -> ImageRecord | Failure:
+        """The record of a row that starts at `line`, or that it is excluded. Raises BadInput."""
+        origin = self.manifest.origin(line)
+        found = None if row.image is None else self.images.find(row.image)
+        key = self.manifest.row_key(line) if found is None else found.key
+        if not self._selection.takes(key):
+            return Failure(key, "list", EXCLUDED, origin, skipped=True)
+        if row.fault is not None:
+            raise row.fault
+        labels = self._selection.labels(key, row.labels)
+        relative = row.relative and bool(row.objects)
+        annotations = Annotations(labels, row.features, row.objects, size=row.size, relative=relative)
+        split = self.split_of(row, key)
+        if found is None:
+            return ImageRecord(key, None, split, annotations, origin)
+        image = ImageRef(found.path, version=found.version)
+        return ImageRecord(key, image, split, annotations, origin, found.size)
+
+    def split_of(self, row: Row, key: str) -> str | None:
+        """The split of a row with the key of its record: its own, the file's, or an image folder's."""
+        split = row.split or self.split
+        by_folder = split is None and row.image is not None and self.columns.split is None
+        return split_of_folders(key) if by_folder else split
 
     def row(self, values: Values) -> Row:
         """The row with these values, which are used up. Raises BadInput where it cannot be used."""
@@ -118,16 +172,13 @@ class Rows(abc.ABC):
         image = None if columns.image is None else take(values, columns.image)
         if table.image is not None and not isinstance(image, str):
             if not self.is_text:
-                name = columns.image or table.image
-                raise BadInput("manifest", "no image path", f"{name} is {shown(image)}")
+                raise _no_path(columns.image or table.image, image)
             image = ""
         split = None if columns.split is None else split_in(take(values, columns.split), columns.split)
         objects: tuple[AnnotatedObject, ...] = ()
         size = None
         try:
-            if table.objects is not None:
-                objects = self._structs(values.pop(table.objects), table.objects)
-            elif not self.is_text and table.image is not None and (found := list_of_boxes(values)):
+            if not self.is_text and table.image is not None and (found := list_of_boxes(values)):
                 objects, size = self._listed(values, columns, *found)
             elif table.box and (self.is_text or any(name in values for name in table.box)):
                 return self._box_row(image, split, values, columns)
@@ -135,8 +186,17 @@ class Rows(abc.ABC):
             return Row(image, split=split, fault=fault)
         labels: Labels = ()
         for name in columns.labels:
-            labels += self.labels(take(values, name), name)
-        return Row(image, labels, split, self.features(values), objects, size, table.relative_lists)
+            labels += self._labels(take(values, name))
+        return Row(image, labels, split, self._features(values), objects, size, table.relative_lists)
+
+    def _labels(self, value: Any) -> Labels:
+        return labels_of_text(value or "") if self.is_text else labels_in(value)
+
+    def _features(self, values: Values) -> Mapping[str, FeatureValue]:
+        return values if self.is_text else flat(values)
+
+    def _object(self, label: str | int, box: Box, values: Values) -> AnnotatedObject:
+        return AnnotatedObject(label, box, attributes=renamed(values) if self.is_text else scalars(values))
 
     def _box_row(self, image: Any, split: str | None, values: Values, columns: Columns) -> Row:
         """A row that is a box: other columns are attributes of the object.
@@ -147,19 +207,19 @@ class Rows(abc.ABC):
         label = None if name is None else take(values, name)
         size = None if columns.size is None else size_of(*(take(values, one) for one in columns.size))
         box = columns.box_of([take(values, one) for one in columns.box])
-        if box is None:
-            labels: Labels = ()
-            if not is_empty(label):
-                labels = self.labels(label, "") if self.is_text else (box_label(label, name),)
-            return Row(image, labels, split, size=size)
-        check_unit(box, columns.relative)
-        item = AnnotatedObject(box_label(label, name), box, attributes=self.attributes(values))
-        return Row(image, (), split, {}, (item,), size, columns.relative)
+        if box is not None:
+            check_unit(box, columns.relative)
+            item = self._object(box_label(label, name), box, values)
+            return Row(image, split=split, objects=(item,), size=size, relative=columns.relative)
+        labels: Labels = ()
+        if not is_empty(label):
+            labels = self._labels(label) if self.is_text else (box_label(label, name),)
+        return Row(image, labels, split, size=size)
 
     def _listed(
         self, values: Values, columns: Columns, name: str, boxes: list[Any]
     ) -> tuple[tuple[AnnotatedObject, ...], tuple[int, int] | None]:
-        """Takes a list of boxes out of a row, and what goes with each; and the size."""
+        """Takes a list of boxes out of a row, with their labels and attributes, and the image's size."""
         sides = name == OBJECTS
         holder = values[OBJECTS] if sides else values
         del holder[LIST_COLUMN if sides else name]
@@ -178,32 +238,8 @@ class Rows(abc.ABC):
             box = box_in(corners, sides)
             check_unit(box, columns.relative_lists)
             named = box_label(None, None) if labels is None else box_label(labels[at], label)
-            attributes = self.attributes({key: one[at] for key, one in lists.items()})
-            objects.append(AnnotatedObject(named, box, attributes=attributes))
+            objects.append(self._object(named, box, {key: one[at] for key, one in lists.items()}))
         return tuple(objects), size
-
-    def _structs(self, parts: Any, column: str) -> tuple[AnnotatedObject, ...]:
-        """The objects of a cell of Parquet: a list of structs, or a struct of lists."""
-        box, label = self.columns.object_names
-        if isinstance(parts, dict):
-            lists = {name: values for name, values in parts.items() if values is not None}
-            if not all(isinstance(values, list) for values in lists.values()):
-                raise BadInput("annotations", "objects are not lists of values", column)
-            if len(set(map(len, lists.values()))) > 1:
-                raise BadInput("annotations", "lists of objects differ in length", column)
-            steps = zip(*lists.values(), strict=True) if box in lists else ()
-            parts = [dict(zip(lists, values, strict=True)) for values in steps]
-        objects = []
-        for part in parts or ():
-            if not isinstance(part, dict):
-                raise BadInput("annotations", "object is not a struct", repr(part)[:100])
-            found = box_in(part.pop(box, None), sides=True)
-            value = part.pop(label, None)
-            labels = self.labels(value, column)
-            if len(labels) != 1:
-                raise BadInput("annotations", "object without a class", f"{label or 'no column'}: {value!r}")
-            objects.append(AnnotatedObject(labels[0], found, attributes=self.attributes(part)))
-        return tuple(objects)
 
     def _vertex_row(self, values: Values) -> Row:
         """A row of Vertex AI's files: https://cloud.google.com/vertex-ai/docs/image-data."""
@@ -212,7 +248,7 @@ class Rows(abc.ABC):
             raise BadInput("manifest", "annotation not supported", other)
         image = values.pop(VERTEX_IMAGE)
         if not isinstance(image, str):
-            raise BadInput("manifest", "no image path", f"{VERTEX_IMAGE} is {shown(image)}")
+            raise _no_path(VERTEX_IMAGE, image)
         several = values.pop("classificationAnnotations", None) or []
         one = values.pop("classificationAnnotation", None)
         parts = (several if isinstance(several, list) else [several]) + ([] if one is None else [one])
@@ -225,7 +261,7 @@ class Rows(abc.ABC):
             if not self.is_text:
                 raise
             return Row(image, split=split, fault=fault)
-        return Row(image, labels, split, self.features(values), objects, relative=True)
+        return Row(image, labels, split, self._features(values), objects, relative=True)
 
     def _vertex_objects(self, parts: Any) -> tuple[AnnotatedObject, ...]:
         if not isinstance(parts, list):
@@ -241,8 +277,12 @@ class Rows(abc.ABC):
                 box, column = box_in(corners, sides=False), "displayName"
             check_unit(box, relative=True)
             label = box_label(part.pop("displayName", None), column)
-            objects.append(AnnotatedObject(label, box, attributes=self.attributes(part)))
+            objects.append(self._object(label, box, part))
         return tuple(objects)
+
+
+def _no_path(column: str, value: object) -> BadInput:
+    return BadInput("manifest", "no image path", f"{column} is {shown(value)}")
 
 
 def _box_of_vertices(cells: Sequence[str]) -> Box:
@@ -265,82 +305,6 @@ def is_vertex_box(cells: Sequence[str]) -> bool:
     with contextlib.suppress(BadInput):
         return len(cells) >= _BOX_CELLS and bool(_box_of_vertices(cells))
     return False
-
-
-class Table(Rows):
-    """One manifest. Raises ValueError, as all its methods, where its first rows cannot be used."""
-
-    def __init__(self, manifest: Manifest, config: SourceConfig) -> None:
-        self.manifest = manifest
-        self.config = config
-        self.where = f"{flag_of(config)} is {manifest.path!r}"
-        self.split: str | None = None  # of the rows that name none
-        self._selection = Selection(config)
-
-    @functools.cached_property
-    def images(self) -> ImageFinder:
-        return ImageFinder(self.config, self.manifest)
-
-    @abc.abstractmethod
-    def values(self) -> Iterator[tuple[int, Values | BadInput]]:
-        """The rows: the line each starts at, and its values by column or what is wrong with it."""
-
-    @property
-    @abc.abstractmethod
-    def peeked(self) -> Sequence[Values]:
-        """Values of the first rows by column, without nested ones."""
-
-    @abc.abstractmethod
-    def check(self) -> None:
-        """Looks for rows that can be read."""
-
-    def find_folder(self) -> str | None:
-        """Finds the folder of the images by the first rows, as `ImageFinder.find_folder`."""
-        name = self.columns.image
-        images = () if name is None else (row.get(name) for row in self.peeked)
-        return self.images.find_folder([one for one in images if isinstance(one, str) and one.strip()])
-
-    def may_name_splits(self) -> bool:
-        """Whether a row may name a split: ruled out only where the first rows are all, and none does."""
-        for number, (_, values) in enumerate(self.values()):
-            if number == PEEKED:
-                return True
-            with contextlib.suppress(BadInput):
-                if not isinstance(values, BadInput) and self.row(values).split:
-                    return True
-        return False
-
-    def record(self, row: Row, line: int) -> ImageRecord | Failure:
-        """The record of a row that starts at `line`, or that it is excluded. Raises BadInput."""
-        origin = self.manifest.origin(line)
-        found = None if row.image is None else self.images.find(row.image)
-        key = self.manifest.row_key(line) if found is None else found.key
-        if not self._selection.takes(key):
-            return Failure(key, "list", EXCLUDED, origin, skipped=True)
-        if row.fault is not None:
-            raise row.fault
-        annotations = Annotations(
-            self._selection.labels(key, row.labels),
-            row.features,
-            row.objects,
-            size=row.size,
-            relative=row.relative and bool(row.objects),
-        )
-        split = self.split_of(row, key)
-        if found is None:
-            return ImageRecord(key, None, split, annotations, origin)
-        image = ImageRef(found.path, version=found.version)
-        return ImageRecord(key, image, split, annotations, origin, found.size)
-
-    def split_of(self, row: Row, key: str) -> str | None:
-        """The split of a row with the key of its record: its own, the file's, or an image folder's."""
-        split = row.split or self.split
-        by_folder = split is None and row.image is not None and self.columns.split is None
-        return split_of_folders(key) if by_folder else split
-
-    def failure(self, line: int, fault: BadInput) -> Failure:
-        """The failed record of a row that starts at `line`."""
-        return Failure(self.manifest.row_key(line), fault.stage, fault.reason, printable(fault.detail))
 
 
 class BoxRows:
