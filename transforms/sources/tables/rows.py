@@ -1,6 +1,6 @@
-"""Maps rows, dicts by column, to records: the same for CSV, JSON Lines and Parquet.
+"""Maps the rows of CSV and JSON Lines, dicts by column, to records.
 
-Rows of boxes become one record an image, wherever in the manifests they stand.
+Rows of boxes become one record for each image, in any order of rows.
 """
 
 from __future__ import annotations
@@ -60,33 +60,33 @@ from recordmill.transforms.sources.tables.values import (
 )
 
 VERTEX_TASKS = ("segmentationAnnotation", "polygonAnnotations", "polylineAnnotations")
-"""Names in rows of Vertex AI's files for tasks that are not read."""
+"""Names in rows of Vertex AI's files for tasks that are not supported."""
 
 VERTEX_ML_USE = "dataItemResourceLabels/aiplatform.googleapis.com/ml_use"
 VERTICES = "vertices"
-"""Where a row of Vertex AI's CSV file has its cells after the label."""
+"""The name of the cells after the label in a row of Vertex AI's CSV file."""
 
 _NO_FEATURES: Mapping[str, FeatureValue] = {}
-_BOX_CELLS = 8  # the four vertices; or two that face each other, in the cells of the first and the third
+_BOX_CELLS = 8  # four vertices; or two opposite ones, in the cells of the first and the third
 _TWO_VERTICES = (0, 1, 4, 5)
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One row, read but not looked up."""
+    """One row, before its image is looked up."""
 
-    image: Any  # path or URI as the table has it, or what else is in its cell; None for features alone
+    image: Any  # path or URI, or another value of its cell; None for features alone
     labels: Labels = ()
     split: str | None = None
     features: Mapping[str, FeatureValue] = {}  # every further column
     objects: tuple[AnnotatedObject, ...] = ()  # with their boxes
-    size: tuple[int, int] | None = None  # height and width of the image, as the table declares them
-    relative: bool = False  # boxes are shares of width and height
-    fault: BadInput | None = None  # why the image that the row is about cannot be in the dataset
-    lists: Mapping[str, tuple[FeatureValue, ...]] | None = None  # values a step, of a sequence
+    size: tuple[int, int] | None = None  # height and width of the image in the table
+    relative: bool = False  # boxes are normalised
+    fault: BadInput | None = None  # why the image of the row cannot be in the dataset
+    lists: Mapping[str, tuple[FeatureValue, ...]] | None = None  # of a sequence: a value for each step
 
 
 class Table(abc.ABC):
-    """One manifest. Raises ValueError, as all its methods, where its first rows cannot be used."""
+    """One manifest. Like its methods, raises ValueError if the first rows cannot be used."""
 
     is_text = False  # values have no types
 
@@ -117,7 +117,7 @@ class Table(abc.ABC):
 
     @abc.abstractmethod
     def check(self) -> None:
-        """Looks for rows that can be read."""
+        """Raises ValueError if no row can be read."""
 
     def columns_of(self, values: Values) -> Columns:
         """The columns of one row, where rows differ. Raises BadInput."""
@@ -140,7 +140,7 @@ class Table(abc.ABC):
         return False
 
     def record(self, row: Row, line: int) -> ImageRecord | Failure:
-        """The record of a row that starts at `line`, or that it is excluded. Raises BadInput."""
+        """The record of a row that starts at `line`, or a failure if excluded. Raises BadInput."""
         origin = self.manifest.origin(line)
         found = None if row.image is None else self.images.find(row.image)
         key = self.manifest.row_key(line) if found is None else found.key
@@ -158,13 +158,13 @@ class Table(abc.ABC):
         return ImageRecord(key, image, split, annotations, origin, found.size)
 
     def split_of(self, row: Row, key: str) -> str | None:
-        """The split of a row with the key of its record: its own, the file's, or an image folder's."""
+        """The split of a row with the record's key: the row's, the file's, or that of an image folder."""
         split = row.split or self.split
         by_folder = split is None and row.image is not None and self.columns.split is None
         return split_of_folders(key) if by_folder else split
 
     def row(self, values: Values) -> Row:
-        """The row with these values, which are used up. Raises BadInput where it cannot be used."""
+        """The row with these values, which are consumed. Raises BadInput if it cannot be used."""
         table = self.columns
         if table.is_vertex and VERTEX_IMAGE in values:
             return self._vertex_row(values)
@@ -201,7 +201,7 @@ class Table(abc.ABC):
     def _box_row(self, image: Any, split: str | None, values: Values, columns: Columns) -> Row:
         """A row that is a box: other columns are attributes of the object.
 
-        Where the box is empty, the row is an image without one, and a label is the image's.
+        If the box is empty, the row is an image without boxes, and the label is the image's.
         """
         name = columns.labels[0] if columns.labels else columns.box_label
         label = None if name is None else take(values, name)
@@ -301,14 +301,14 @@ def _box_of_vertices(cells: Sequence[str]) -> Box:
 
 
 def is_vertex_box(cells: Sequence[str]) -> bool:
-    """Whether cells after path and label are a box of Vertex AI's CSV file."""
+    """Whether the cells after path and label are a box of Vertex AI's CSV file."""
     with contextlib.suppress(BadInput):
         return len(cells) >= _BOX_CELLS and bool(_box_of_vertices(cells))
     return False
 
 
 class BoxRows:
-    """Collects the rows of all manifests by image: a few hundred bytes each, and its boxes as text."""
+    """Collects the rows of all manifests by image, in a few hundred bytes and its boxes as JSON."""
 
     def __init__(self) -> None:
         self._images: dict[str, _Image] = {}  # by path
@@ -318,10 +318,10 @@ class BoxRows:
         self._left_out: set[str] = set()
 
     def add(self, table: Table, row: Row, line: int) -> Failure | None:
-        """Adds a row that starts at `line`; returns why its image is excluded, at the first of its rows.
+        """Adds a row that starts at `line`; for the first row of an excluded image, returns the failure.
 
         Raises:
-            BadInput: the row has no image, likewise at the first of such rows.
+            BadInput: the image is missing; only for its first row.
         """
         if table is not self._table:
             self._table, self._last = table, None
@@ -356,7 +356,7 @@ class BoxRows:
         return None
 
     def records(self) -> Iterator[ImageRecord | Failure]:
-        """A record for each image, or why there is none, in the order of their first rows; frees them."""
+        """The record of each image, or its failure, in the order of their first rows; frees them."""
         images = list(reversed(self._images.values()))
         self._images.clear()
         self._last = None
@@ -366,7 +366,7 @@ class BoxRows:
 
 
 class _Image:
-    """The rows of one image so far: its record from the first row, and additions from others."""
+    """The rows of one image so far: the record of the first row, and additions from others."""
 
     __slots__ = ("boxes", "fault", "features", "labels", "record", "relative", "size")
 
@@ -375,12 +375,12 @@ class _Image:
         self.size: tuple[int, int] | None = None
         self.relative: bool | None = None
         self.boxes = bytearray()
-        self.labels: dict[str | int, None] | None = None  # with those of the record
+        self.labels: dict[str | int, None] | None = None  # of all rows; None if only of the first
         self.features = record.annotations.features
         self.fault: Failure | None = None
 
     def merge(self, row: Row, split: str | None) -> None:
-        """Adds a row's share of the image itself. Raises BadInput: its fault, or it contradicts others."""
+        """Adds the image's values in a row. Raises BadInput: the row's fault, or it contradicts others."""
         if row.fault is not None:
             raise row.fault
         if split != self.record.split:
@@ -410,7 +410,7 @@ class _Image:
         return BadInput("annotations", reason, detail)
 
     def made(self, columns: list[tuple[str, ...]]) -> ImageRecord | Failure:
-        """The record of the image, or why there is none."""
+        """The record of the image, or its failure."""
         if self.fault is not None:
             return self.fault
         first = self.record.annotations
