@@ -469,9 +469,8 @@ def _numpy_arrays(path: str) -> Iterator[StoredArray]:
     status = status_of(path)
 
     def naming() -> contextlib.AbstractContextManager[None]:
-        return naming_damage(
-            lambda fault: ValueError(f"{path!r} is not a .npz file that can be read: {fault}")
-        )
+        problem = f"{path!r} is not a .npz file that can be read"
+        return naming_damage(lambda fault: ValueError(f"{problem}: {fault}"))
 
     with open_file(path) as stream:
         if not path.lower().endswith(".npz"):
