@@ -13,6 +13,7 @@ from recordmill.transforms.sources.names import HIDDEN, failed, is_hidden, is_un
 from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.faults import os_fault
 from recordmill.transforms.storage.file_system import Entry, file_system
+from recordmill.transforms.storage.files import is_file, status_of
 from recordmill.transforms.storage.listing import ListingsAhead, located
 from recordmill.transforms.storage.name_parts import EVERYTHING, KeyRange
 from recordmill.transforms.storage.paths import real_path
@@ -186,6 +187,15 @@ class Tree:
             return TreeFile(key, *located(entry, self._confinement))
         except (BadInput, OSError) as error:
             return _failed(key, error)
+
+
+def input_files(config: SourceConfig) -> Iterator[TreeFile | Failure]:
+    """The input if it is a file, else the files below it, as `Tree.files`."""
+    if not is_file(config.input):
+        return Tree.of(config).files()
+    path = real_path(config.input)
+    status = status_of(path)
+    return iter((TreeFile(path.rpartition("/")[2], path, status.size, status.version),))
 
 
 def _failed(key: str, error: BadInput | OSError) -> Failure:

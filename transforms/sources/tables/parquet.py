@@ -1,8 +1,7 @@
-"""Source `parquet`: tables of images, as Hugging Face datasets has them.
+"""Source `parquet`: tables of images, in the format of Hugging Face datasets.
 
-Images are bytes in the table, or paths of files near it. A table is read a few rows at a time; the bytes of
-its images are unpacked once. An image is a struct of `bytes` and `path`, and the metadata of the schema
-names the classes of a ClassLabel.
+An image is a struct of `bytes` and `path`, or bytes. A table is read a few rows at a time, and the bytes of
+its images are unpacked once. The metadata of the schema names the classes of a ClassLabel.
 """
 
 from __future__ import annotations
@@ -57,9 +56,9 @@ from recordmill.transforms.sources.tables.values import (
     is_label,
     is_missing,
 )
-from recordmill.transforms.sources.tree import Tree, TreeFile
+from recordmill.transforms.sources.tree import TreeFile, input_files
 from recordmill.transforms.storage.confinement import Confinement
-from recordmill.transforms.storage.files import is_file, open_file, status_of
+from recordmill.transforms.storage.files import is_file, open_file
 from recordmill.transforms.storage.paths import real_path
 from recordmill.transforms.storage.spool import Spool
 
@@ -123,7 +122,7 @@ class ParquetSource(Source):
                 rows = _Table(part, opened, config, spool)
                 try:
                     yield from rows.items()
-                except _faults() as error:  # here, so that what is before stays unpacked
+                except _faults() as error:  # inside, so that the spool keeps the rows before
                     yield _damaged(part, error)
         except _faults() as error:
             yield _damaged(part, error)
@@ -148,14 +147,7 @@ class ParquetSource(Source):
 
 def _tables(config: SourceConfig) -> Iterator[TreeFile | Failure]:
     """The tables of a call, and failures for other files."""
-    files: Iterable[TreeFile | Failure]
-    if is_file(config.input):
-        path = real_path(config.input)
-        status = status_of(path)
-        files = [TreeFile(path.rpartition("/")[2], path, status.size, status.version)]
-    else:
-        files = Tree.of(config).files()
-    for file in files:
+    for file in input_files(config):
         is_table = isinstance(file, Failure) or extension_of(file.key) in ("parquet", "pq")
         yield file if is_table else skipped(file.key, "not a Parquet file by name")
 
@@ -193,7 +185,7 @@ def _faults() -> tuple[type[Exception], ...]:
 
 
 def _damaged(table: TreeFile, error: Exception) -> Failure:
-    """The failure of a damaged table. Raises `error` where it is the file system's."""
+    """The failure of a damaged table. Raises `error` if it is the file system's."""
     if isinstance(error, OSError) and error.errno is not None:
         raise error
     fault = BadInput("list", "damaged Parquet file", f"{table.path}: {one_line(error)}")
@@ -203,7 +195,7 @@ def _damaged(table: TreeFile, error: Exception) -> Failure:
 class _Columns(NamedTuple):
     """The meaning of the columns of a table."""
 
-    image: str | None  # None where rows are features alone
+    image: str | None  # None if rows are features alone
     labels: tuple[str, ...]
     objects: str | None  # lists of structs, or structs of lists, of boxes and classes
     box: str  # the name of boxes in `objects`
@@ -214,7 +206,7 @@ class _Columns(NamedTuple):
 
 
 class _Table:
-    """The rows of one table as records. Raises JobError where its columns do not fit the flags."""
+    """The rows of one table as records. Raises JobError if its columns do not fit the flags."""
 
     def __init__(
         self, table: TreeFile, opened: pyarrow.parquet.ParquetFile, config: SourceConfig, spool: Spool
@@ -306,7 +298,7 @@ class _Table:
         return tuple(objects)
 
     def _labels_in(self, value: Any, column: str) -> Labels:
-        """The labels in a value, by name where the column names its classes; null is none, as is -1 then."""
+        """The labels in a value: names, if the column names its classes; null or then -1 is no label."""
         names = self._columns.classes.get(column, ())
         found: list[str | int] = []
         for label in map(as_integer, value if isinstance(value, list) else [value]):
@@ -339,7 +331,7 @@ class _Table:
 
 
 def _cells(column: pyarrow.Array) -> list[Any]:
-    """The values of a column; nanoseconds, which `datetime` does not have, as text."""
+    """The values of a column; nanoseconds, which `datetime` does not support, as text."""
     kind = column.type
     if _is(kind, "timestamp") and kind.unit == "ns":
         return [text and text.replace(" ", "T", 1) for text in column.cast("string").to_pylist()]
@@ -357,7 +349,7 @@ def _columns_of(table: pyarrow.parquet.ParquetFile, config: SourceConfig) -> _Co
     """The columns of a table, found by the flags, or else by type and name.
 
     Raises:
-        ValueError: a flag names a column that is not there, or images are meant and no column has them.
+        ValueError: a flag names a missing column, or rows seem to have images and no column is found.
     """
     schema = table.schema_arrow
     where = f"--input is {config.input!r}"
@@ -371,7 +363,7 @@ def _columns_of(table: pyarrow.parquet.ParquetFile, config: SourceConfig) -> _Co
     images = [name for name, kind in types.items() if name in looking or _is_image_struct(kind)]
     image = asked_name(config.image_column, "--image_column", schema.names, config.input)
     if image is not None and image not in (*images, *binary, *texts):
-        raise ValueError(f"--image_column is {image!r}, of type {types[image]}: no images, nor paths of them")
+        raise ValueError(f"--image_column is {image!r}, of type {types[image]}: not images or their paths")
     image = image or next(iter(images), None)
     objects, box, category = _objects_in(types) if image is not None else (None, "", None)
     described = _hugging_face_features(schema)
@@ -400,7 +392,7 @@ def _columns_of(table: pyarrow.parquet.ParquetFile, config: SourceConfig) -> _Co
 def _check_no_images(
     names: Iterable[str], unread: Sequence[str], texts: Mapping[str, list[Any]], config: SourceConfig
 ) -> None:
-    """Raises ValueError where images are meant in a table that has no column of them."""
+    """Raises ValueError if a table without a column of images seems to have images."""
     where = f"--input is {config.input!r}: no column has images"
     if unread:
         raise ValueError(f"{where}, and {unread[0]!r} has lists of them; save a row for each image")
@@ -418,7 +410,7 @@ def _first_values(table: pyarrow.parquet.ParquetFile, columns: list[str], count:
 
 
 def _are_whole(values: Sequence[Any]) -> bool:
-    """Whether floats are integers: pandas stores integers so where some are absent."""
+    """Whether all floats are integers: pandas stores integers as floats if some are missing."""
     present = [value for value in values if not is_missing(value)]
     return bool(present) and all(map(float.is_integer, present))
 
@@ -430,14 +422,14 @@ def _looks_like_image(data: bytes | None) -> bool:
 
 
 def _is(kind: pyarrow.DataType | None, *names: str) -> bool:
-    """Whether a type is one of those that pyarrow calls so."""
+    """Whether a type is one of pyarrow's types of these names."""
     import pyarrow
 
     return kind is not None and any(getattr(pyarrow.types, f"is_{name}")(kind) for name in names)
 
 
 def _inner(kind: pyarrow.DataType) -> pyarrow.DataType:
-    """The type of the values of lists; any other type as it is."""
+    """The type of the values of lists; any other type unchanged."""
     return kind.value_type if _is(kind, "list", "large_list") else kind
 
 
@@ -466,7 +458,7 @@ def _objects_in(types: Mapping[str, pyarrow.DataType]) -> tuple[str | None, str,
 
 
 def _hugging_face_features(schema: pyarrow.Schema) -> dict[str, Any]:
-    """The features that the metadata describes, by column; none where there is none of that kind."""
+    """The features by column in Hugging Face's metadata; empty if there is none."""
     try:
         features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
     except (ValueError, KeyError, TypeError, RecursionError):
