@@ -17,7 +17,7 @@ from recordmill.transforms.examples.features import Feature, build_example
 from recordmill.transforms.examples.tfrecord import RecordWriter, index_lines
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.store import store_image
-from recordmill.transforms.shards.hashing import order_hash, shard_of
+from recordmill.transforms.shards.references import order_hash, shard_of
 
 _SHARDS = 16
 _BUFFER = 1 << 18
@@ -84,7 +84,7 @@ def write_shard(task: ShardTask) -> ShardResult:
             writer.write(photo_example(photo))
     with task.path.with_suffix(".idx").open("w", encoding="ascii") as index:
         index.writelines(index_lines(writer.lengths))
-    return ShardResult(task.path.name, writer.records, writer.bytes_written, writer.sha256)
+    return ShardResult(task.path.name, len(writer.lengths), writer.bytes_written, writer.sha256)
 
 
 def main(photos: str, output: str, processes: str) -> None:

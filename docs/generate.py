@@ -33,7 +33,7 @@ from recordmill.transforms.images import png
 from recordmill.transforms.images.reasons import MAX_PIXELS
 from recordmill.transforms.sources.registry import SOURCES
 from recordmill.transforms.storage import gcs, gcs_client, lock, reader
-from recordmill.transforms.workers import pool, position
+from recordmill.transforms.workers import pool, task
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = (CONVERT, INSPECT, VERIFY, REPORT, SCHEMA, SWEEP, FORMATS)
@@ -195,9 +195,9 @@ def reason_tables() -> str:
 
 def limits() -> str:
     """Limits of time, memory and requests, from the constants of the code."""
-    most = position.cpu_seconds(MAX_PIXELS)
+    most = task.cpu_seconds(MAX_PIXELS)
     image = (
-        f"{position.ITEM_CPU_SECONDS:g} s, and {position.CPU_SECONDS_PER_MEGAPIXEL:g} s for each megapixel: "
+        f"{task.ITEM_CPU_SECONDS:g} s, and {task.CPU_SECONDS_PER_MEGAPIXEL:g} s for each megapixel: "
         f"at most {most:.0f} s"
     )
     return _table(

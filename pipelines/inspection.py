@@ -30,9 +30,9 @@ from rich.console import Console
 
 from recordmill.pipelines.inspection_json import as_json, file_name
 from recordmill.pipelines.inspection_lines import record_lines, summary_lines
-from recordmill.pipelines.inspection_sheet import check_sheet, write_sheet
 from recordmill.pipelines.options.inspect import INSPECT
 from recordmill.pipelines.options.parser import Parser
+from recordmill.pipelines.options.reading import check_output_file
 from recordmill.pipelines.terminal import Line, plain_console
 from recordmill.transforms.examples.framing import DamagedRecordError
 from recordmill.transforms.flags import as_flags
@@ -40,12 +40,17 @@ from recordmill.transforms.pages.text import counted, visible
 from recordmill.transforms.reading.class_names import class_names
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry, find_dataset
 from recordmill.transforms.reading.inspected import Inspected, Limits, inspected
-from recordmill.transforms.reading.single_records import Taken, first_records, numbered_record
+from recordmill.transforms.reading.single_records import Taken, first_records, numbered_record, spread_records
 from recordmill.transforms.reading.survey_record import COMPLETE, shown_record
 from recordmill.transforms.reading.survey_record import Limits as Shown
-from recordmill.transforms.records import JobError
+from recordmill.transforms.records import BadInput, JobError
 from recordmill.transforms.storage.file_system import file_system
+from recordmill.transforms.storage.files import replace_own
+from recordmill.transforms.storage.paths import absolute
 from recordmill.transforms.workers import own_process
+
+_SIDE = 224
+_MOST_BYTES = 256 << 20  # of records that are held at once
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pipelines.inspection") -> int:
@@ -90,7 +95,7 @@ def _check(parser: Parser, args: argparse.Namespace) -> None:
             parser.error(f"--record is {args.record!r}; it may be a number from 0, or FILE:NUMBER")
     if args.images is not None:
         try:
-            check_sheet(args.images)
+            _check_sheet(args.images)
         except (ValueError, OSError) as error:
             parser.error(str(error))
 
@@ -213,6 +218,45 @@ def _print(console: Console, lines: Sequence[Line]) -> None:
     with contextlib.suppress(SystemExit):
         for line in lines:
             console.print(line.text, style="bold" if line.bold else None, soft_wrap=True)
+
+
+def _check_sheet(path: str) -> None:
+    """Raises ValueError, with a remedy, unless a contact sheet can be written to `path`."""
+    if not path.lower().endswith(".png"):
+        raise ValueError(f"--images is {path!r}; it is written as PNG; give a name such as sheet.png")
+    from recordmill.transforms.reading.sheet import is_sheet
+
+    check_output_file("--images", path, is_sheet)
+
+
+def write_sheet(path: str, found: Inspected, pictures: int, columns: int) -> int:
+    """Writes pictures of records, spread evenly, with labels, boxes and masks; returns their number.
+
+    Raises:
+        JobError: it cannot be written.
+        OSError: the records cannot be read.
+    """
+    from recordmill.transforms.reading.sheet import contact_sheet, is_sheet
+    from recordmill.transforms.reading.stored_record import StoredRecord, stored_record
+
+    records: list[StoredRecord | BadInput] = []
+    held = 0
+    for taken in spread_records(found.files, pictures):
+        if isinstance(taken, BadInput):
+            records.append(taken)
+            continue
+        record = taken.record
+        held += record.size
+        if record.payload is None or held > _MOST_BYTES:
+            records.append(BadInput("load", "too large for a sheet", f"{record.size:,} bytes"))
+            continue
+        key = f"{file_name(found.dataset, taken.entry)}:{record.number}"
+        try:
+            records.append(stored_record(record.payload, found.names, found.dataset.renames, key))
+        except BadInput as error:
+            records.append(error)
+    replace_own(absolute(path), contact_sheet(records, columns, _SIDE), is_sheet)
+    return len(records)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import dataclasses
 import os
 import sys
 import textwrap
-import zlib
 from collections.abc import Sequence
 
 from recordmill.pipelines.input.code import parsing_code
@@ -39,7 +38,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pi
         fault = why_no_reader(dataset, layout)
         readers = "" if fault else input_readers(dataset, layout)
         code = parsing_code(dataset, layout)
-    except (ValueError, OSError, EOFError, zlib.error, BadInput) as error:
+    except (ValueError, OSError, BadInput) as error:
         parser.exit(1, f"{prog}: error: {args.path!r}: {as_flags(str(error))}\n")
     if args.format == "input_reader":
         if fault:

@@ -1,9 +1,10 @@
-"""Publish: reconcile, check the failure ratio, move shards, write metadata, manifest.json last."""
+"""Publish: reconcile, check the failure ratio, move shards, write the report and metadata."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,8 +14,8 @@ import apache_beam as beam
 
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.metrics import count
-from recordmill.transforms.publish_report import report_json, report_page, report_text
-from recordmill.transforms.records import Failure, JobError
+from recordmill.transforms.records import BadInput, Failure, JobError
+from recordmill.transforms.reporting.tasks import ChangeTask, PageTask
 from recordmill.transforms.shards import progress
 from recordmill.transforms.shards.dataset_plan import DatasetPlan
 from recordmill.transforms.shards.manifest import (
@@ -29,13 +30,22 @@ from recordmill.transforms.shards.manifest import (
 )
 from recordmill.transforms.shards.previous import SETTINGS, Recipe, settings_text
 from recordmill.transforms.shards.reconcile import Reconciled, reconcile
+from recordmill.transforms.shards.record_encoder import RecordSettings
 from recordmill.transforms.shards.report import ShardReport, WriteStats
+from recordmill.transforms.shards.statistics import MOST_REENCODED, Statistics
 from recordmill.transforms.shards.tasks import write_empty
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.faults import naming_faults
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import read_text
-from recordmill.transforms.storage.layout import FAILURES, MANIFEST, REPORT, REPORT_DATA, Run
+from recordmill.transforms.storage.layout import (
+    FAILURES,
+    MANIFEST,
+    REPORT,
+    REPORT_DATA,
+    REPORT_FORMAT_VERSION,
+    Run,
+)
 from recordmill.transforms.storage.output import recheck_output, write_failures
 from recordmill.transforms.storage.publication import (
     Move,
@@ -48,12 +58,15 @@ from recordmill.transforms.storage.publication import (
     write_metadata_files,
 )
 from recordmill.transforms.storage.runs import end_run, remove_run, remove_staging
+from recordmill.transforms.storage.sealed import seal
 from recordmill.transforms.storage.versions import (
     begin_publication,
     parse_version,
     publish_version,
     remove_old_versions,
 )
+from recordmill.transforms.workers.pool import ITEM_SECONDS, ProcessExecutor, worker_itself
+from recordmill.transforms.workers.task import SLOW_FACTOR, Worker, no_progress
 
 _SUMMARY = "summary"
 _LOGGER = logging.getLogger(__name__)
@@ -310,3 +323,65 @@ def _is_published(path: str, manifest: Mapping[str, Any]) -> bool:
     if not of_same_job(present, manifest):
         raise JobError(f"{path} is another job's, published meanwhile; this one publishes nothing")
     return True
+
+
+_LOGGER = logging.getLogger(__name__)
+
+
+def report_json(statistics: Mapping[str, Statistics], settings: RecordSettings) -> dict[str, Any]:
+    """The contents of report.json: figures of each split, and crops of a few re-encoded images.
+
+    The same for the same records, whichever runner has written them, in any order.
+    """
+    splits = {name: split.as_json() for name, split in statistics.items()}
+    for split in splits.values():
+        del split["reencoded"]  # where images lie in the source
+    return {
+        "format_version": REPORT_FORMAT_VERSION,
+        "splits": splits,
+        "crops": list(reencoded_crops(statistics.values(), settings)),
+    }
+
+
+def report_text(report: Mapping[str, Any]) -> str:
+    return json.dumps(report, indent=1, ensure_ascii=False) + "\n"
+
+
+def report_page(
+    output: str,
+    manifest: Mapping[str, Any],
+    report: Mapping[str, Any],
+    failures_path: str,
+) -> str:
+    """The text of report.html, sealed; without pictures of records where they cannot be drawn."""
+    task = PageTask(output, manifest, report, failures_path)
+    with _worker() as pool:
+        found = pool.submit(task).result()
+    if isinstance(found, str):
+        return seal(found)
+    message = "report.html is without pictures of records (%s: %s); `recordmill report` rebuilds it"
+    _LOGGER.warning(message, found.reason, found.detail)
+    return seal(task.text(has_samples=False))
+
+
+def reencoded_crops(
+    statistics: Iterable[Statistics], settings: RecordSettings
+) -> Iterator[Mapping[str, Any]]:
+    """The most changed part of each remembered image, before and after its encoding.
+
+    An image that cannot be read any more is left out: the dataset is complete without it.
+    """
+    remembered = sorted((reference, key) for split in statistics for key, reference in split.reencoded)
+    if not remembered:
+        return
+    with _worker() as pool:
+        for reference, key in remembered[:MOST_REENCODED]:
+            found = pool.submit(ChangeTask(reference, settings.policy)).result()
+            if isinstance(found, BadInput):
+                _LOGGER.info("no picture of %r before and after its encoding: %s", key, found.detail)
+            elif found is not None:
+                yield found
+
+
+def _worker() -> ProcessExecutor[Worker]:
+    return ProcessExecutor(worker_itself, no_progress, 1, ITEM_SECONDS * SLOW_FACTOR)

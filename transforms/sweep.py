@@ -14,7 +14,6 @@ from typing import Any
 
 import apache_beam as beam
 
-from recordmill.transforms import coders as _coders  # noqa: F401  (registers the coders)
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.images.versions import codec_versions
 from recordmill.transforms.metrics import count, count_left_out
@@ -35,8 +34,7 @@ from recordmill.transforms.sweeping.sums import SweepSum
 from recordmill.transforms.sweeping.tasks import CropTask, MeasuredImage, MeasureTask
 from recordmill.transforms.task_fn import E, TaskFn
 from recordmill.transforms.workers.pool import ITEM_SECONDS
-from recordmill.transforms.workers.position import SLOW_FACTOR
-from recordmill.transforms.workers.task import Progress, R, no_progress
+from recordmill.transforms.workers.task import SLOW_FACTOR, Progress, R, no_progress
 
 _FAILURES = "failures"
 

@@ -25,7 +25,7 @@ from recordmill.transforms.reading.verify_tasks import (
     ENTRY_BYTES,
     CheckTask,
     ScanTask,
-    StoredPlace,
+    StoredLocation,
     Verified,
     bucketed,
     repeated,
@@ -54,7 +54,7 @@ _COMPARED_AT_ONCE = 32  # records of a task
 Shard = tuple[int, str, ShardEntry]
 """Index of the shard, its name in the folder, and its location."""
 Pair = tuple[bytes, bytes]
-"""A packed StoredPlace, and the reference of the same record in the source."""
+"""A packed StoredLocation, and the reference of the same record in the source."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,12 +185,12 @@ class CheckFn(TaskFn[None, Verified]):
 
     Args:
         workers: processes at most.
-        has_places: whether there are locations.
+        has_locations: whether there are locations.
     """
 
-    def __init__(self, workers: int, has_places: bool) -> None:
+    def __init__(self, workers: int, has_locations: bool) -> None:
         super().__init__(workers, progress.add_done)
-        self._has_places = has_places
+        self._has_locations = has_locations
 
     def start_bundle(self) -> None:
         """No task submitted, no key seen."""
@@ -199,7 +199,7 @@ class CheckFn(TaskFn[None, Verified]):
 
     def process(self, records: RecordRange, expected: Expected) -> Iterator[Any]:
         """Some records."""
-        yield from self.submit(None, CheckTask(records, expected, self._has_places))
+        yield from self.submit(None, CheckTask(records, expected, self._has_locations))
 
     def finish_bundle(self) -> Iterator[Any]:
         """Waits for the tasks that are running."""
@@ -211,7 +211,7 @@ class CheckFn(TaskFn[None, Verified]):
         count("verified", len(found.keys) // ENTRY_BYTES)
         count_faults(found.tally)
         yield found.tally
-        for pair in found.places:
+        for pair in found.locations:
             yield beam.pvalue.TaggedOutput(_LOCATIONS, pair)
         self._keys += found.keys
         if len(self._keys) >= _KEYS_HELD:
@@ -312,8 +312,8 @@ class PairFn(beam.DoFn):
         locations = sorted(found[_STORED])
         tally = Tally()
         if not references:
-            for place in map(StoredPlace.unpack, locations):
-                tally.add(Fault(NOT_IN_SOURCE, place.name, place.record, place.offset, key))
+            for one in map(StoredLocation.unpack, locations):
+                tally.add(Fault(NOT_IN_SOURCE, one.name, one.record, one.offset, key))
         elif not locations and not any(True for _ in found[_FAILED]):
             tally.add(Fault(NOT_STORED, FAILURES, key=key, what="the source has it"))
         if tally.faults:
@@ -363,8 +363,8 @@ class CompareFn(TaskFn[None, Tally]):
         held, self._held = self._held, []
         if held and self._settings is not None:
             references = [reference for _, reference in held]
-            places = [StoredPlace.unpack(location) for location, _ in held]
-            yield from self.submit(None, CompareTask(references, places, self._settings, self._config))
+            locations = [StoredLocation.unpack(location) for location, _ in held]
+            yield from self.submit(None, CompareTask(references, locations, self._settings, self._config))
 
 
 def count_faults(tally: Tally) -> None:

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 
 import apache_beam as beam
 
-from recordmill.transforms import coders as _coders  # noqa: F401  (registers the coders)
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.flags import naming_parameters
 from recordmill.transforms.plan import PlanDataset

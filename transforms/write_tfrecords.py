@@ -18,7 +18,6 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.transforms.window import GlobalWindow, TimestampedValue
 
-from recordmill.transforms import coders as _coders  # noqa: F401  (registers the coders)
 from recordmill.transforms.beam_credentials import spare_search
 from recordmill.transforms.config import MIB, DatasetConfig
 from recordmill.transforms.examples.framing import FRAME_BYTES

@@ -214,7 +214,7 @@ def _masks(layout: Layout) -> list[str]:
         lines = [f"    height, width = {', '.join(f'features[{name!r}]' for name in names)}"]
     for name, fill in layout.masks.items():
         mask, dtype = f"features[{name!r}]", "tf.uint8" if fill else "tf.uint16"
-        lines.append(f"    {mask} = decode_mask({mask}, height, width, {fill}, {dtype})")
+        lines += [f"    {mask} = decode_mask(", f"        {mask}, height, width, {fill}, {dtype}", "    )"]
     if layout.object_masks is not None:
         masks = f"features[{layout.object_masks!r}]"
         lines += [

@@ -24,17 +24,17 @@ def decoded(data: tf.Tensor, layout: ImageLayout, stored: dict[str, tf.Tensor], 
     Args:
         data: bytes.
         layout: how they are decoded.
-        stored: the features that tell of the image, by name.
+        stored: the features of its record, or of its step, by name.
         key: of its record.
     """
     sides = [stored[name] for name in (layout.height, layout.width) if name is not None and name in stored]
     if layout.codec == "raw":
-        return _raw_pixels(data, layout, stored, sides, key)
-    if layout.codec == "tensor":
+        image = _raw_pixels(data, layout, [*sides, *(stored[name] for name in (layout.depth,) if name)], key)
+    elif layout.codec == "tensor":
         image = tensor_pixels(data, layout.dtype)
     else:
         image = tf.cond(
-            _looks_whole(data, layout), lambda: _pixels(data, layout), lambda: _tried(data, layout, key)
+            _looks_complete(data, layout), lambda: _pixels(data, layout), lambda: _tried(data, layout, key)
         )
     with tf.control_dependencies(_checked(data, image, layout, sides, key)):
         image = _converted(image, layout)
@@ -47,8 +47,8 @@ def _pixels(data: tf.Tensor, layout: ImageLayout) -> tf.Tensor:
     return tf.io.decode_jpeg(data, channels=3) if layout.is_plain_jpeg else file_pixels(data, layout.dtype)
 
 
-def _looks_whole(data: tf.Tensor, layout: ImageLayout) -> tf.Tensor:
-    """Whether a file ends as it should, and is such as is decoded in less time than it takes to try."""
+def _looks_complete(data: tf.Tensor, layout: ImageLayout) -> tf.Tensor:
+    """Whether a file ends as it should, and is decoded in less time than it takes to try."""
     size = tf.strings.length(data)
     is_jpeg = _end(data, size, 2) == _JPEG_END
     if layout.formats == {"jpeg"}:
@@ -79,7 +79,7 @@ def _tried(data: tf.Tensor, layout: ImageLayout, key: tf.Tensor) -> tf.Tensor:
 
 
 def are_alike(found: dict[str, tf.Tensor], layout: ImageLayout) -> tf.Tensor:
-    """Whether files are PNGs with the layout's head that look whole and are of the stored sides."""
+    """Whether files are PNGs with the layout's head that look complete and have the stored sides."""
     assert layout.sides is not None
     data = found[layout.name]
     size = tf.strings.length(data)
@@ -102,27 +102,15 @@ def alike_pixels(data: tf.Tensor, layout: ImageLayout) -> tf.Tensor:
     return tf.map_fn(one, data, fn_output_signature=spec)
 
 
-def _raw_pixels(
-    data: tf.Tensor, layout: ImageLayout, stored: dict[str, tf.Tensor], sides: list[tf.Tensor], key: tf.Tensor
-) -> tf.Tensor:
+def _raw_pixels(data: tf.Tensor, layout: ImageLayout, shape: list[tf.Tensor], key: tf.Tensor) -> tf.Tensor:
     """Rows of pixels, whose number is compared with the stored shape."""
     pixels = tf.io.decode_raw(data, layout.dtype)
     held = tf.size(pixels, tf.int64)
-    if layout.depth is not None and layout.depth in stored:
-        depth = stored[layout.depth]
-    else:
-        depth = held // tf.maximum(sides[0] * sides[1], 1)
-    told = tf.stack([*sides, depth])
-    checks: list[_Check] = [
-        (held == tf.reduce_prod(told), ("has", held, "values; stored are height, width, channels", told))
-    ]
-    if layout.sides is not None:
-        checks.append(_same_size(told, layout.sides))
-    with tf.control_dependencies(_fail_unless(checks, key)):
-        image = tf.reshape(pixels, told)
-    image = _converted(image, layout)
-    image.set_shape([*(layout.sides or (None, None)), layout.channels or None])
-    return image
+    if len(shape) == 2:
+        shape = [*shape, held // tf.maximum(shape[0] * shape[1], 1)]
+    check = ("has", held, "values; stored are height, width, channels", tf.stack(shape))
+    with tf.control_dependencies(_fail_unless([(held == tf.reduce_prod(shape), check)], key)):
+        return tf.reshape(pixels, shape)
 
 
 _Check = tuple[tf.Tensor, tuple[Any, ...]]

@@ -134,15 +134,12 @@ def plan_of(
     if pair is not None and pair[1] == label and layout.features[label].shape == (None,):
         _check_labels(dataset, pieces, label, asked)
     kept = _kept(layout, asked, pair)
-    image = layout.image
-    if image is not None:
-        is_read = asked.decode and image.name in kept
+    image = layout.image if asked.decode else None
+    if image is not None and image.name in kept:
         needs_one_size = is_batched and asked.target is None and image.name in layout.features
-        image = (
-            _image(image, sample_images(first, image.name, dataset), asked, needs_one_size)
-            if is_read
-            else None
-        )
+        image = _image(image, sample_images(first, image.name, dataset), asked, needs_one_size)
+    else:
+        image = None
     layout = dataclasses.replace(
         layout,
         image=image,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -131,44 +132,33 @@ def _of_worker(pieces: Sequence[Piece], worker: Worker) -> tuple[Sequence[Piece]
 
 
 def _interleaved(pieces: Sequence[Piece], worker: Worker) -> tf.data.Dataset:
-    packed = _compressions(pieces)
-    columns = (
-        [piece.shard.path for piece in pieces],
-        [piece.skip for piece in pieces],
-        [piece.take for piece in pieces],
-        [packed[piece.shard.path] for piece in pieces],
-    )
     if not pieces:
         return tf.data.Dataset.from_tensor_slices(tf.constant([], tf.string))
+    packed = _compressions(pieces)
     slices = tf.data.Dataset.from_tensor_slices(
-        tuple(tf.constant(column, kind) for column, kind in zip(columns, _COLUMNS, strict=True))
+        (
+            [piece.shard.path for piece in pieces],
+            tf.constant([piece.skip for piece in pieces], tf.int64),
+            tf.constant([piece.take for piece in pieces], tf.int64),
+            [packed[piece.shard.path] for piece in pieces],
+        )
     )
     if worker.shuffle is not False:
         slices = slices.shuffle(len(pieces), seed=worker.order_seed)
     as_stored = worker.deterministic is True and worker.shuffle is False
-    by_tensorflow = all(_is_read_by_tensorflow(piece.shard.path) for piece in pieces)
-    is_whole = all(piece.skip == 0 and piece.take == ALL for piece in pieces)
-    read = (_read_whole if is_whole else _read_by_tensorflow) if by_tensorflow else _read_by_storage
+    is_complete = all(piece.skip == 0 and piece.take == ALL for piece in pieces)
+
+    def read(path: tf.Tensor, skip: tf.Tensor, take: tf.Tensor, packed: tf.Tensor) -> tf.data.Dataset:
+        records = tf.data.TFRecordDataset(path, packed, _READ_BYTES)
+        return records if is_complete else records.skip(skip).take(take)
+
     return slices.interleave(
-        read,
+        read if all(_is_read_by_tensorflow(piece.shard.path) for piece in pieces) else _read_by_storage,
         cycle_length=1 if as_stored else min(len(pieces), _CYCLE),
         block_length=_BLOCK,
         num_parallel_calls=tf.data.AUTOTUNE,
         deterministic=worker.is_deterministic,
     )
-
-
-_COLUMNS = (tf.string, tf.int64, tf.int64, tf.string)
-
-
-def _read_by_tensorflow(
-    path: tf.Tensor, skip: tf.Tensor, take: tf.Tensor, packed: tf.Tensor
-) -> tf.data.Dataset:
-    return tf.data.TFRecordDataset(path, packed, _READ_BYTES).skip(skip).take(take)
-
-
-def _read_whole(path: tf.Tensor, _skip: tf.Tensor, _take: tf.Tensor, packed: tf.Tensor) -> tf.data.Dataset:
-    return tf.data.TFRecordDataset(path, packed, _READ_BYTES)
 
 
 def _read_by_storage(path: tf.Tensor, skip: tf.Tensor, take: tf.Tensor, _: tf.Tensor) -> tf.data.Dataset:
@@ -182,11 +172,7 @@ def _chunks(path: bytes, skip: int, take: int) -> Iterator[list[bytes]]:
     """Payloads of a file, by some MB."""
     held: list[bytes] = []
     size = 0
-    for number, frame in enumerate(frames(path.decode())):
-        if take != ALL and number >= skip + take:
-            break
-        if number < skip:
-            continue
+    for frame in itertools.islice(frames(path.decode()), skip, None if take == ALL else skip + take):
         held.append(frame.payload)
         size += len(frame.payload)
         if size >= _CHUNK_BYTES:
@@ -219,13 +205,9 @@ def _buffer(pieces: Sequence[Piece], worker: Worker, records: int | None) -> int
     """Records of the shuffle buffer."""
     if worker.shuffle is not True:
         return int(worker.shuffle)
-    sizes = [
-        (piece.shard.size, piece.shard.records)
-        for piece in pieces
-        if piece.shard.size and piece.shard.records
-    ]
+    shards = [piece.shard for piece in pieces if piece.shard.size and piece.shard.records]
     each = _GUESSED_RECORD_BYTES
-    if sizes:
-        each = sum(size for size, _ in sizes) // sum(number for _, number in sizes) + 1
+    if shards:
+        each = sum(shard.size or 0 for shard in shards) // sum(shard.records or 0 for shard in shards) + 1
     most = max(1, min(_BUFFER_BYTES // each, _BUFFER_RECORDS))
     return most if records is None else max(1, min(most, records))

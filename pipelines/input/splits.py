@@ -126,17 +126,7 @@ def _by_index(shard: ShardEntry) -> ShardEntry:
 def _counted(shard: ShardEntry) -> ShardEntry:
     if shard.records is not None:
         return shard
-    return dataclasses.replace(shard, records=count_records(shard.path))
-
-
-def count_records(path: str) -> int:
-    """The number of records of a file; of a plain local one only the lengths are read.
-
-    Raises:
-        ValueError: the file is damaged; names it.
-        OSError: it cannot be read.
-    """
     try:
-        return record_count(path)
+        return dataclasses.replace(shard, records=record_count(shard.path))
     except DamagedRecordError as error:
-        raise ValueError(f"{path!r} cannot be read: {error}") from error
+        raise ValueError(f"{shard.path!r} cannot be read: {error}") from error

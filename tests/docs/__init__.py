@@ -32,6 +32,8 @@ Inputs are drawn by the first folder or file of a path, if no earlier command of
     VOC2012/       Annotations/ ImageSets/ JPEGImages/ SegmentationClass/: one image
     coco8/         data.yaml images/{train,val}/ labels/{train,val}/: YOLO with the class dog
     roads/         images/1.jpg masks/1.png classes.txt (background, road)
+    scenes/        COCO of circle, square, triangle in the splits train and val
+    shapes/        images/{train,val}/ masks/{train,val}/ classes.txt; 255 is in the masks
     clips/         clips/train/running/clip7/: frames, labels.txt, timestamps.txt
     series.jsonl   two sequences
     bloated/       bloated/train.tfrecord: a record of raw pixels

@@ -227,6 +227,46 @@ def _class_names(folder: Path) -> None:
     (folder / "classes.txt").write_text("\n".join(SHAPES), "utf-8")
 
 
+# Of the guides to detection and segmentation: numbers of images by split.
+_DRAWN = {"train": range(1, 9), "val": range(101, 105)}
+
+
+def _scenes(folder: Path) -> None:
+    """COCO with a file of annotations for each split."""
+    (folder / "scenes/annotations").mkdir(parents=True)
+    categories = [{"id": number, "name": shape} for number, shape in enumerate(SHAPES, 1)]
+    for split, numbers in _DRAWN.items():
+        images: list[dict[str, Any]] = []
+        for number in numbers:
+            _draw_to(folder / f"scenes/{split}/{number:04}.jpg", number)
+            images.append(
+                {"id": number, "file_name": f"{number:04}.jpg", "width": SIZE[0], "height": SIZE[1]}
+            )
+        annotations = [
+            {"id": one["id"], "image_id": one["id"], "category_id": 1 + one["id"] % 3, "bbox": BOX}
+            for one in images
+        ]
+        coco = {"images": images, "annotations": annotations, "categories": categories}
+        (folder / f"scenes/annotations/instances_{split}.json").write_text(json.dumps(coco), "utf-8")
+
+
+def _shapes(folder: Path) -> None:
+    """Masks of four classes, with a border that is to be ignored."""
+    for split, numbers in _DRAWN.items():
+        for number in numbers:
+            _draw_to(folder / f"shapes/images/{split}/{number:04}.jpg", number)
+            mask = Image.new("L", SIZE)
+            ImageDraw.Draw(mask).rectangle((4, 2, 13, 13), fill=1 + number % 3, outline=255)
+            (folder / f"shapes/masks/{split}").mkdir(parents=True, exist_ok=True)
+            mask.save(folder / f"shapes/masks/{split}/{number:04}.png")
+    (folder / "shapes/classes.txt").write_text("\n".join(("background", *SHAPES)), "utf-8")
+
+
+def _draw_to(file: Path, seed: int) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draw(SHAPES[seed % 3], seed, *SIZE).save(file)
+
+
 # By the first folder or file of a path; the examples of other sources are added.
 INPUTS: dict[str, Callable[[Path], object]] = {
     "photos": _photos,
@@ -234,6 +274,8 @@ INPUTS: dict[str, Callable[[Path], object]] = {
     "labels.csv": _labels,
     "lists": _lists,
     "boxes.csv": _boxes,
+    "scenes": _scenes,
+    "shapes": _shapes,
     "mnist": lambda folder: draw_digits(folder / "mnist", 20),
     "bloated": lambda folder: write_records(folder / "bloated/train.tfrecord"),
     "classes.txt": _class_names,

@@ -82,7 +82,7 @@ def test_damage(name: str) -> None:
             image = store_image(data, policy)
         except BadInput as error:
             assert error.stage == "decode"
-            assert error.reason in REASONS
+            assert error.reason in REASONS and " object at 0x" not in error.detail
             failed += 1
             continue
         if image.image_format not in ("raw", "tensor"):
@@ -99,7 +99,7 @@ def test_any_bytes_behind_a_signature(name: str, length: int, rest: bytes, polic
     try:
         store_image(SAMPLES[name][:length] + rest, policy)
     except BadInput as error:
-        assert error.reason in REASONS
+        assert error.reason in REASONS and " object at 0x" not in error.detail
 
 
 @pytest.mark.parametrize(

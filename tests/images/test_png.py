@@ -8,7 +8,7 @@ import zlib
 import numpy as np
 import pytest
 
-from recordmill.transforms.images.png_pixels import encode_deep
+from recordmill.transforms.images.png import encode_deep
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.store import store_image
 from recordmill.transforms.records import BadInput

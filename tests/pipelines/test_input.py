@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from recordmill import dataset_info, load_dataset
-from recordmill.pipelines.input.splits import count_records, pieces_of
+from recordmill.pipelines.input.splits import pieces_of
 from recordmill.transforms.reading.dataset import find_dataset
+from recordmill.transforms.reading.shard import record_count
 from tests.images.drawn import encoded, gradient
 from tests.lazy import tf
 from tests.pipelines.conversion import convert
@@ -118,7 +119,7 @@ def test_shards_outside_of_a_part_are_not_read(rows: Path, tmp_path: Path) -> No
             (copy / path.name).write_bytes(path.read_bytes())
     expected = stored(copy)
     shards = sorted(copy.glob("train-*.tfrecord"))
-    lengths = [count_records(str(path)) for path in shards]
+    lengths = [record_count(str(path)) for path in shards]
     for path in (shards[0], *shards[2:]):
         path.write_bytes(b"damaged, and never looked at")
     part = f"train[{lengths[0]}:{lengths[0] + lengths[1]}]"
@@ -174,7 +175,7 @@ def test_a_buffer_of_one_shuffles_shards_alone(rows: Path) -> None:
     assert found != expected and sorted(found) == sorted(expected)
     at = 0
     runs = set()
-    for length in (count_records(str(path)) for path in sorted(rows.glob("train-*.tfrecord"))):
+    for length in (record_count(str(path)) for path in sorted(rows.glob("train-*.tfrecord"))):
         runs.add(tuple(expected[at : at + min(length, 16)]))
         at += length
     assert tuple(found[: len(next(run for run in runs if run[0] == found[0]))]) in runs
@@ -276,8 +277,8 @@ def test_single_files_and_patterns(rows: Path) -> None:
     assert (
         numbers(load(files[2]))
         == stored(rows)[
-            sum(count_records(str(path)) for path in files[:2]) : sum(
-                count_records(str(path)) for path in files[:3]
+            sum(record_count(str(path)) for path in files[:2]) : sum(
+                record_count(str(path)) for path in files[:3]
             )
         ]
     )

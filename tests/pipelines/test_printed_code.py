@@ -18,6 +18,7 @@ from recordmill.pipelines.input.layout import layout_of
 from recordmill.transforms.reading.dataset import find_dataset
 from recordmill.transforms.storage.layout import FORMAT_VERSION
 from tests.lazy import tf
+from tests.pipelines.test_same_tensors import compare
 
 PIXELS = np.arange(5 * 4 * 3, dtype=np.uint8).reshape(5, 4, 3) * 4
 
@@ -57,11 +58,12 @@ def png(pixels: Any) -> bytes:
 
 
 def run(path: Path | str) -> dict[str, Any]:
-    """The names that the printed module defines."""
+    """The names that the printed module defines, whose tensors are those of `load_dataset`."""
     dataset = find_dataset(str(path))
     code = parsing_code(dataset, layout_of(dataset))
     made: dict[str, Any] = {"__name__": "printed"}
     exec(compile(code, "printed", "exec"), made)
+    compare(made, path)
     return made
 
 

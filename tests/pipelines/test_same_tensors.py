@@ -17,12 +17,8 @@ QUICK = ("boxes-geometry-0", "schema-panoptic", "schema-sequence", "masks-plain"
 OTHERS = [name for name in CASES if name not in QUICK and CASES[name].job in ("", VERSIONS)]
 
 
-def check(path: Path, capsys: pytest.CaptureFixture[str]) -> set[str]:
+def compare(printed: dict[str, Any], path: Path | str) -> set[str]:
     """Compares the tensors of each record of each split; returns their names."""
-    capsys.readouterr()
-    assert schema_code.main([str(path)]) == 0
-    printed: dict[str, Any] = {"__name__": "printed"}
-    exec(compile(capsys.readouterr().out, "printed", "exec"), printed)
     names: set[str] = set()
     for split in printed["FILES"]:
         expected = load_dataset(str(path), split, deterministic=True)
@@ -38,6 +34,15 @@ def check(path: Path, capsys: pytest.CaptureFixture[str]) -> set[str]:
         assert elements
         assert _listed(found) == elements
     return names
+
+
+def printed_and_compared(path: Path, capsys: pytest.CaptureFixture[str]) -> set[str]:
+    """As `compare`, with the code that the command prints."""
+    capsys.readouterr()
+    assert schema_code.main([str(path)]) == 0
+    printed: dict[str, Any] = {"__name__": "printed"}
+    exec(compile(capsys.readouterr().out, "printed", "exec"), printed)
+    return compare(printed, path)
 
 
 def _listed(dataset: tf.data.Dataset) -> list[Any]:
@@ -57,11 +62,11 @@ def _values(tensor: Any) -> tuple[Any, ...]:
 @pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
 def test_every_schema_and_format(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(CASES[name], tmp_path)
-    names = check(tmp_path / "out", capsys)
+    names = printed_and_compared(tmp_path / "out", capsys)
     homes = sorted((tmp_path / "out").glob("[0-9]*.*.*")) or [tmp_path / "out"]
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     for shard in homes[-1].glob("*.tfrecord"):
         if shard.stat().st_size:  # an empty file has no features
             (foreign / f"{shard.name}.gz").write_bytes(gzip.compress(shard.read_bytes()))
-    assert check(foreign, capsys) <= names
+    assert printed_and_compared(foreign, capsys) <= names

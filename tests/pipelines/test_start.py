@@ -30,7 +30,7 @@ def test_help_imports_next_to_nothing() -> None:
 
 
 def test_templates_are_read_when_a_page_is_made() -> None:
-    modules = ("sweep", "publish_report", "reporting.tasks", "reporting.page", "sweeping.page")
+    modules = ("sweep", "publish", "reporting.tasks", "reporting.page", "sweeping.page")
     imports = "; ".join(f"import recordmill.transforms.{name}" for name in modules)
     assert imported(imports, "jinja2", "markupsafe", "matplotlib") == set()
 

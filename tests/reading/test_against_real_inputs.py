@@ -14,8 +14,8 @@ from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.reading.against import SourceComparer
 from recordmill.transforms.records import BadInput, ClassNames, ImageRecord
 from recordmill.transforms.shards.dataset_plan import record_settings
-from recordmill.transforms.shards.hashing import with_split
 from recordmill.transforms.shards.record_encoder import RecordEncoder
+from recordmill.transforms.shards.references import with_split
 from recordmill.transforms.shards.totals import total
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.detection.detect import detect

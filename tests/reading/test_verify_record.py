@@ -107,8 +107,8 @@ def without(name: str) -> Callable[[Features], None]:
 
 CUT = JPEG[:-200]
 TABLE: list[tuple[Callable[[Features], None], str, str]] = [
-    (without("score"), "features differ from the manifest", "score is not there"),
-    (set_to("more", of_ints(1)), "features differ from the manifest", "more is in no manifest"),
+    (without("score"), "features differ from the manifest", "score is missing"),
+    (set_to("more", of_ints(1)), "features differ from the manifest", "more is not in the manifest"),
     (set_to("score", of_ints(1, 2)), "features differ from the manifest", "score is a list of int64"),
     (
         set_to("score", of_floats(1)),
@@ -285,7 +285,7 @@ def test_a_sequence_is_looked_at_step_by_step() -> None:
     ) in found
     del lists["speed"]
     found = checker.check(build_sequence_example(context, lists)).faults
-    assert ("features differ from the manifest", "the feature list speed is not there") in found
+    assert ("features differ from the manifest", "the feature list speed is missing") in found
 
 
 def test_what_is_no_example_is_told() -> None:

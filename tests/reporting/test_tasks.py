@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.drawings import draw
-from recordmill.transforms import publish_report
+from recordmill.transforms import publish
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.images.policy import ImagePolicy
-from recordmill.transforms.publish_report import reencoded_crops, report_page
+from recordmill.transforms.publish import reencoded_crops, report_page
 from recordmill.transforms.records import ImageRecord, ImageRef
 from recordmill.transforms.shards.dataset_plan import plan_dataset
 from recordmill.transforms.shards.record_encoder import RecordSettings
@@ -139,7 +139,7 @@ def test_a_page_whose_records_cannot_be_drawn(
     patch = _SAMPLES.format(folder=str(tmp_path))
     with (
         patched(tmp_path, monkeypatch, "recordmill.transforms.reporting.samples", patch),
-        caplog.at_level(logging.WARNING, publish_report.__name__),
+        caplog.at_level(logging.WARNING, publish.__name__),
     ):
         page = report_page(str(dataset), manifest, report, str(dataset / "failures.jsonl"))
     published = (dataset / "report.html").read_text()
@@ -151,7 +151,7 @@ def test_a_page_whose_records_cannot_be_drawn(
 def test_the_process_that_publishes_draws_nothing() -> None:
     """It does not even import what draws."""
     code = (
-        "import sys, recordmill.transforms.publish_report; "
+        "import sys, recordmill.transforms.publish; "
         "print('recordmill.transforms.reporting.findings' in sys.modules)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.transforms.records import Annotations, BadInput, ImageRecord
-from recordmill.transforms.shards import hashing
+from recordmill.transforms.shards import references as hashing
 
 
 def test_golden_hashes() -> None:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.examples.labels import LabelMap
 from recordmill.transforms.images.policy import ImagePolicy
-from recordmill.transforms.shards.hashing import shard_of
 from recordmill.transforms.shards.previous import (
     SETTINGS,
     MaskMap,
@@ -23,6 +22,7 @@ from recordmill.transforms.shards.previous import (
     find_previous,
     settings_text,
 )
+from recordmill.transforms.shards.references import shard_of
 
 MASKS = MaskMap(None, 0, "m")
 # As version 0.1 wrote it.

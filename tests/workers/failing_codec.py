@@ -14,7 +14,7 @@ _PATCH = """
 import errno, os, pathlib, signal, time
 
 def patch(module):
-    from recordmill.transforms.workers import position
+    from recordmill.transforms.workers import task as position
     position.ITEM_CPU_SECONDS = 2.0
     store, read = module.store_opened, module.ListedReader.read
     def failing_store(image, policy):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from recordmill.transforms.workers import process
-from recordmill.transforms.workers.position import SharedPosition
+from recordmill.transforms.workers.task import SharedPosition
 
 
 def test_a_default_time_of_sockets_is_not_that_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from recordmill.transforms.reading.dataset import Dataset
 from recordmill.transforms.reading.verify_dataset import Expected, open_dataset
 from recordmill.transforms.reading.verify_report import Tally
 from recordmill.transforms.reading.verify_shard import RecordRange, scan_shard
-from recordmill.transforms.reading.verify_tasks import CheckTask, StoredPlace
+from recordmill.transforms.reading.verify_tasks import CheckTask, StoredLocation
 from recordmill.transforms.records import Annotations, BadInput, Failure, ImageRecord, ImageRef
 from recordmill.transforms.reporting.tasks import ChangeTask
 from recordmill.transforms.shards.dataset_plan import plan_dataset
@@ -150,11 +150,11 @@ def test_verify_against_the_source(
     stored: RecordRange, references: list[bytes], settings: RecordSettings
 ) -> None:
     offsets = [offset for offset, _ in stored.read()]
-    places = [
-        StoredPlace(stored.path, stored.name, "train", number, offset, stored.lengths[number])
+    locations = [
+        StoredLocation(stored.path, stored.name, "train", number, offset, stored.lengths[number])
         for number, offset in enumerate(offsets)
     ]
-    task = CompareTask(references, places, settings, DatasetConfig())
+    task = CompareTask(references, locations, settings, DatasetConfig())
     found = ran(task, worker_itself, "reading.against", "SourceComparer.compare")
     assert faults(found) == [(2, f"{RAISED}: injected")]
     assert found.checked["compared"] == 5

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import numpy as np
 
@@ -23,6 +24,7 @@ OUTSIDE = "box outside the image"
 _TOLERANCE = 1e-6
 
 Name = Callable[[], str]
+_T = TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,22 +84,24 @@ class BoxRule:
             raise BadInput("annotations", NO_AREA, f"{detail}; --boxes=drop leaves it out")
         self.notes.append((NO_AREA, detail))
 
-    def moved(self, boxes: Sequence[Box], names: Sequence[Name]) -> list[Box | None]:
-        """Boxes in pixels of the stored image; None for each outside the crop.
+    def moved(self, fitted: Iterable[tuple[_T, Box | None, Name]]) -> list[tuple[_T, Box, Name]]:
+        """Objects or parts with their boxes in pixels of the stored image, but for those outside the crop.
 
         Args:
-            boxes: in pixels of the frame, and within it.
-            names: of the object or part of each box.
+            fitted: each, its box as `fitted` has it, and its name. Those without a box are left out.
         """
-        if self.frame.is_stored or not boxes:
-            return list(boxes)
+        within = [(one, box, name) for one, box, name in fitted if box is not None]
+        if self.frame.is_stored or not within:
+            return within
         geometry = self.frame.geometry
-        found: list[Box | None] = []
-        for sides, name in zip(moved_boxes(geometry, np.array(boxes)).tolist(), names, strict=True):
+        found = []
+        moved = moved_boxes(geometry, np.array([box for _, box, _ in within])).tolist()
+        for (one, _, name), sides in zip(within, moved, strict=True):
             cut = _cut(Box(*sides), geometry.width, geometry.height)
             if cut is None:
                 self.notes.append((CROPPED, name()))
-            found.append(cut)
+            else:
+                found.append((one, cut, name))
         return found
 
 

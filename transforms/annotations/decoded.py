@@ -18,10 +18,7 @@ _LOSSLESS = ("png", "bmp", "gif")
 
 
 def read_ids(ref: ImageRef, read: Read) -> Array:
-    """The values of a mask.
-
-    Returns:
-        uint8 or uint16 (height, width).
+    """The values of a mask, uint8 or uint16 (height, width).
 
     Raises:
         BadInput: it cannot be read, or has several channels.
@@ -39,15 +36,7 @@ def read_ids(ref: ImageRef, read: Read) -> Array:
 
 
 def read_colors(ref: ImageRef, read: Read, with_gray: bool = True) -> Array:
-    """The colours of a mask, 0xRRGGBB.
-
-    Args:
-        ref: of the mask.
-        read: reads it.
-        with_gray: whether grey values are colours too.
-
-    Returns:
-        uint32 (height, width).
+    """The colours of a mask, 0xRRGGBB as uint32 (height, width); grey values too `with_gray`.
 
     Raises:
         BadInput: it cannot be read, or is not in colour.

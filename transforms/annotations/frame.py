@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from recordmill.transforms.images.exif import is_transposed
-from recordmill.transforms.images.geometry import is_identity
+from recordmill.transforms.images.geometry import file_size, is_identity
 from recordmill.transforms.images.mask import WRONG_SIZE
 from recordmill.transforms.records import Annotations, BadInput, Box, Geometry, Polygons, StoredImage
 
@@ -17,8 +16,6 @@ class Frame:
     """The pixels in which coordinates are measured, and their transformation into the stored image.
 
     Attributes:
-        height: pixels.
-        width: pixels.
         geometry: from these pixels to those stored.
         is_stored: whether these are the stored pixels: nothing was turned, scaled, padded or cropped.
         file: from the file's own pixels to those stored.
@@ -50,7 +47,7 @@ class Frame:
         """
         if size == (self.height, self.width):
             return self.geometry
-        if size == raw_size(self.file):
+        if size == file_size(self.file):
             return self.file
         if size == (self.file.upright_height, self.file.upright_width):
             return dataclasses.replace(self.file, orientation=1)
@@ -71,7 +68,7 @@ def frame_of(annotations: Annotations, image: StoredImage) -> Frame:
             raise _other_size(annotations.size, size)
         geometry = Geometry(1, *size, *size, 0, 0, *size)
         return Frame(*size, geometry, True, geometry)
-    raw, upright = raw_size(file), (file.upright_height, file.upright_width)
+    raw, upright = file_size(file), (file.upright_height, file.upright_width)
     is_upright = annotations.upright
     if annotations.size is not None:
         fits = (annotations.size == raw, annotations.size == upright)
@@ -82,12 +79,6 @@ def frame_of(annotations: Annotations, image: StoredImage) -> Frame:
         geometry = dataclasses.replace(file, orientation=1)
         return Frame(*upright, geometry, is_identity(geometry), file)
     return Frame(*raw, file, is_identity(file), file)
-
-
-def raw_size(geometry: Geometry) -> tuple[int, int]:
-    """Height and width of the file's pixels, before they are turned."""
-    upright = (geometry.upright_height, geometry.upright_width)
-    return upright[::-1] if is_transposed(geometry.orientation) else upright
 
 
 def _other_size(declared: tuple[int, int], size: tuple[int, int]) -> BadInput:

@@ -10,7 +10,6 @@ from recordmill.transforms.annotations.frame import frame_of
 from recordmill.transforms.annotations.masks import ClassIds, MaskBuilder
 from recordmill.transforms.annotations.objects import Kept, ObjectMapper
 from recordmill.transforms.annotations.shapes import Shapes
-from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.mask import encode_mask
 from recordmill.transforms.records import BOXES, AnnotatedObject, Annotations, BadInput, Mapped, StoredImage
 
@@ -44,15 +43,11 @@ def map_annotations(
     shapes = Shapes(frame, annotations.relative, read)
     notes: list[tuple[str, str]] = []
     kept: list[Kept] = []
-    if annotations.objects and needs & OF_OBJECTS:
+    if needs & OF_OBJECTS:
         kept = ObjectMapper(BoxRule(boxes, frame, notes), shapes).mapped(annotations.objects)
-    object_masks: tuple[bytes, ...] = ()
-    if kept and "object_masks" in needs:
-        object_masks = tuple(_object_mask(shapes, *one) for one in kept)
-    masks: dict[str, bytes] = {}
-    if needs - OF_OBJECTS:
-        masks = _encoded(MaskBuilder(annotations, frame, shapes, read, ids), needs)
-    return Mapped(tuple(one for _, one in kept), masks, object_masks, tuple(notes))
+    object_masks = (_object_mask(shapes, *one) for one in (kept if "object_masks" in needs else ()))
+    masks = _encoded(MaskBuilder(annotations, frame, shapes, read, ids), needs)
+    return Mapped(tuple(one for _, one in kept), masks, tuple(object_masks), tuple(notes))
 
 
 def _object_mask(shapes: Shapes, source: AnnotatedObject, stored: AnnotatedObject) -> bytes:
@@ -72,19 +67,14 @@ def _encoded(masks: MaskBuilder, needs: frozenset[str]) -> dict[str, bytes]:
         if "class_png" in needs:
             found["class_png"] = encode_mask(classes)
         if "class_raw" in needs:
-            found["class_raw"] = _raw(classes)
+            if classes.dtype != np.uint8:
+                detail = f"class id {int(classes.max())}; mask_raw holds a byte a pixel"
+                raise BadInput("annotations", "class id too large for mask_raw", detail)
+            found["class_raw"] = classes.tobytes()
     if "instance_png" in needs and (instances := masks.instances()) is not None:
         found["instance_png"] = encode_mask(instances)
-    if needs & {"panoptic_category_png", "panoptic_instance_png"}:
-        pair = ("panoptic_category_png", "panoptic_instance_png")
-        for name, pixels in zip(pair, masks.panoptic(), strict=True):
-            if name in needs:
-                found[name] = encode_mask(pixels)
+    if "panoptic_category_png" in needs:
+        category, instance = masks.panoptic()
+        found["panoptic_category_png"] = encode_mask(category)
+        found["panoptic_instance_png"] = encode_mask(instance)
     return found
-
-
-def _raw(classes: Array) -> bytes:
-    if classes.dtype != np.uint8:
-        detail = f"class id {int(classes.max())}; mask_raw holds a byte a pixel"
-        raise BadInput("annotations", "class id too large for mask_raw", detail)
-    return np.ascontiguousarray(classes).tobytes()

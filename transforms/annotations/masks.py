@@ -32,15 +32,7 @@ class ClassIds(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MaskBuilder:
-    """Builds the masks of one image.
-
-    Attributes:
-        annotations: of the image.
-        frame: of their coordinates.
-        shapes: of objects.
-        read: the bytes of a mask.
-        ids: of classes.
-    """
+    """Builds the masks of one image, whose annotations have coordinates in `frame`."""
 
     annotations: Annotations
     frame: Frame
@@ -53,10 +45,7 @@ class MaskBuilder:
 
         From the mask of classes; else from the panoptic one, whose pixels of no segment are `IGNORE`; else
         the objects drawn in their order on a background of 0, crowds first. An image that was annotated
-        (its size is declared) without an object is background.
-
-        Returns:
-            uint8, or uint16 where an id needs it, (height, width).
+        (its size is declared) without an object is background. uint8, or uint16 where an id needs it.
 
         Raises:
             BadInput: there is no mask, it does not fit, or a pixel is of no class.
@@ -134,11 +123,7 @@ class MaskBuilder:
 
 
 def _looked_up(codes: Array, keys: list[int], reason: str, describe: Callable[[int, int, int], str]) -> Array:
-    """For each pixel the index of its code among the keys.
-
-    Raises:
-        BadInput: a pixel's code is none of them.
-    """
+    """For each pixel the index of its code among the keys; refuses a code that is none of them."""
     order = np.argsort(np.array(keys, np.uint32), kind="stable")
     sorted_keys = np.array(keys, np.uint32)[order]
     at = np.minimum(np.searchsorted(sorted_keys, codes), len(sorted_keys) - 1)
@@ -151,15 +136,7 @@ def _looked_up(codes: Array, keys: list[int], reason: str, describe: Callable[[i
 
 
 def _checked(ids: list[int], mapped: bool = False) -> list[int]:
-    """Ids that a mask can hold.
-
-    Args:
-        ids: of classes.
-        mapped: `IGNORE` is allowed among them.
-
-    Raises:
-        BadInput: one is not of 16 bits, or is `IGNORE`.
-    """
+    """Refuses ids that a mask cannot hold; `IGNORE` is allowed where ids are mapped from a mask's values."""
     for one in ids:
         if not 0 <= one <= 65_535:
             raise BadInput("annotations", _TOO_LARGE, f"class id {one}; a mask holds 0 to 65535")

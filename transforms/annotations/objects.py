@@ -33,12 +33,7 @@ Kept = tuple[AnnotatedObject, AnnotatedObject]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ObjectMapper:
-    """Maps the objects of one image.
-
-    Attributes:
-        rule: how their boxes are treated.
-        shapes: of their masks.
-    """
+    """Maps the objects of one image, given how their boxes are treated and the shapes of their masks."""
 
     rule: BoxRule
     shapes: Shapes
@@ -49,20 +44,9 @@ class ObjectMapper:
         Raises:
             BadInput: an annotation is invalid, or a box does not fit.
         """
-        boxes, names, sources = [], [], []
-        for index, one in enumerate(objects):
-            name = functools.partial(_named, index, one)
-            box = self._fitted(one, name)
-            if box is not None:
-                boxes.append(box)
-                names.append(name)
-                sources.append(one)
-        moved = self.rule.moved(boxes, names)
-        return [
-            (one, self._finished(one, box, name))
-            for one, box, name in zip(sources, moved, names, strict=True)
-            if box is not None
-        ]
+        named = [(one, functools.partial(_named, index, one)) for index, one in enumerate(objects)]
+        fitted = ((one, self._fitted(one, name), name) for one, name in named)
+        return [(one, self._finished(one, box, name)) for one, box, name in self.rule.moved(fitted)]
 
     def _fitted(self, one: AnnotatedObject, name: Name) -> Box | None:
         if one.box is not None:
@@ -86,14 +70,8 @@ class ObjectMapper:
         stored: Polygons | None = None
         if mask is not None and not isinstance(mask, Rle | ImageRef):
             stored = self.shapes.stored_polygons(mask)
-        return AnnotatedObject(
-            one.label,
-            box,
-            stored,
-            self._keypoints(keypoints, name) if keypoints else (),
-            self._parts(parts, name) if parts else (),
-            attributes,
-        )
+        points = self._keypoints(keypoints, name) if keypoints else ()
+        return AnnotatedObject(one.label, box, stored, points, self._parts(parts, name), attributes)
 
     def _scaled(self, attributes: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
         """Attributes with an area in square pixels of the stored image."""
@@ -109,16 +87,9 @@ class ObjectMapper:
         return {**attributes, "area": str(number * ratio) if is_cell else number * ratio}
 
     def _parts(self, parts: tuple[Part, ...], name: Name) -> tuple[Part, ...]:
-        boxes, names, kept = [], [], []
-        for part in parts:
-            of_part = functools.partial(_part_named, part, name)
-            box = self._box(part.box, of_part)
-            if box is not None:
-                boxes.append(box)
-                names.append(of_part)
-                kept.append(part)
-        moved = self.rule.moved(boxes, names)
-        return tuple(Part(part.name, box) for part, box in zip(kept, moved, strict=True) if box is not None)
+        named = [(part, functools.partial(_part_named, part, name)) for part in parts]
+        fitted = ((part, self._box(part.box, of_part), of_part) for part, of_part in named)
+        return tuple(Part(part.name, box) for part, box, _ in self.rule.moved(fitted))
 
     def _keypoints(self, keypoints: KeyPoints, name: Name) -> KeyPoints:
         """Key points in the stored image; one that is not in it counts as not labelled."""

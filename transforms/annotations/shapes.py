@@ -21,13 +21,7 @@ _ROUNDED = 0.02
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shapes:
-    """The masks and outlines of the objects of one image.
-
-    Attributes:
-        frame: of their coordinates.
-        relative: whether outlines are normalised to [0, 1].
-        read: reads the bytes of a mask.
-    """
+    """The masks and outlines of the objects of one image; relative outlines are normalised to [0, 1]."""
 
     frame: Frame
     relative: bool
@@ -61,10 +55,7 @@ class Shapes:
         return tuple(tuple(moved_points(geometry, np.array(part)).ravel().tolist()) for part in polygons)
 
     def stored_mask(self, mask: Polygons | Rle | ImageRef) -> Array:
-        """The mask of an object in the stored image.
-
-        Returns:
-            uint8 (height, width) of 0 and 1.
+        """The mask of an object in the stored image: uint8 (height, width) of 0 and 1.
 
         Raises:
             BadInput: a mask that cannot be read or does not fit.
@@ -141,15 +132,9 @@ def polygons_bounds(polygons: Polygons) -> Box | None:
 
 
 def polygons_mask(polygons: Polygons, height: int, width: int) -> Array:
-    """Outlines filled as pycocotools fills them; parts of less than three points cover nothing.
+    """A mask of outlines in its pixels, filled as pycocotools fills them: uint8 of 0 and 1.
 
-    Args:
-        polygons: in pixels of the mask; clipped to it.
-        height: of the mask.
-        width: of the mask.
-
-    Returns:
-        uint8 (height, width) of 0 and 1.
+    Outlines are clipped to the mask; parts of less than three points cover nothing.
 
     Raises:
         BadInput: an outline far too long for an image.
@@ -169,19 +154,15 @@ def polygons_mask(polygons: Polygons, height: int, width: int) -> Array:
 
 
 def rle_mask(rle: Rle) -> Array:
-    """Run lengths as pixels.
-
-    Returns:
-        uint8 (height, width) of 0 and 1.
+    """Run lengths as pixels: uint8 (height, width) of 0 and 1.
 
     Raises:
         BadInput: the runs do not add up to the pixels of the mask.
     """
-    compressed = isinstance(rle.counts, str)
     counts = _uncompressed(rle.counts) if isinstance(rle.counts, str) else np.array(rle.counts, np.int64)
-    total = int(counts.sum()) if len(counts) else 0
+    total = int(counts.sum())
     if total != rle.height * rle.width or (counts < 0).any():
-        kind = "compressed counts" if compressed else "counts"
+        kind = "compressed counts" if isinstance(rle.counts, str) else "counts"
         detail = f"{kind} of {total:,} pixels for {rle.width}x{rle.height}"
         raise BadInput("annotations", _BAD_RUNS, detail)
     values = np.zeros(len(counts), np.uint8)
@@ -226,13 +207,7 @@ def mask_bounds(pixels: Array) -> Box | None:
 
 
 def box_mask(box: Box, height: int, width: int) -> Array:
-    """A box filled: the pixels whose centres are in it, and at least one.
-
-    Args:
-        box: in pixels of the mask, and within it.
-        height: of the mask.
-        width: of the mask.
-    """
+    """A box within a mask, filled: the pixels whose centres are in it, and at least one."""
     left, right = _covered(box.xmin, box.xmax, width)
     top, bottom = _covered(box.ymin, box.ymax, height)
     pixels = np.zeros((height, width), np.uint8)

@@ -1,11 +1,9 @@
 """The type of each free feature, determined over all records.
 
-A TFRecord reader wants one type and, if possible, a fixed shape for each feature; a CSV file or
-JSON lines promise neither.
-
-A TFRecord's floats are float32: numbers with a fraction are rounded to about seven digits, and so are the
-integers among them. But where all are integers, some of them spelt `N.0` (as pandas writes a column of
-integers with gaps), and float32 would change one, all are stored as int64.
+A TFRecord reader wants one type and, if possible, a fixed shape for each feature; CSV and JSON Lines promise
+neither. A TFRecord's floats are float32: numbers with a fraction are rounded to about seven digits, and so
+are the integers among them. But if all are integers, some spelt `N.0` (as pandas writes a column of integers
+with gaps), and float32 would change one, all are stored as int64.
 """
 
 from __future__ import annotations
@@ -72,29 +70,22 @@ class Column:
         Raises:
             BadInput: the value does not fit the column.
         """
+        # Cells as they are; a list of text is never of shape ().
+        is_cell_text = self.cells and self.kind == "bytes" and self.shape == ()
         if value is None or (self.cells and value == ""):
-            values: list[Any] = [b""] if self._is_cell_text else []
-        elif self.cells:
-            values = self._read_cell(value)
+            values: list[Any] = [b""] if is_cell_text else []
+        elif self.cells and not is_cell_text:
+            bits, read = _cell(value)
+            if not bits >> _SHIFT and self.kind == "bytes":  # an empty list in a column of lists of text
+                detail = f"got {value!r}, expected a JSON list"
+                raise BadInput("build", "value does not fit its column", detail)
+            values = self._stored(read)
         else:
             values = self._stored(value)
         if self.shape != (None,) and len(values) != (self.shape[0] if self.shape else 1):
             detail = f"got {len(values)} values, the column has shape {self.shape}"
             raise BadInput("build", "value does not fit its column", detail)
         return values
-
-    @property
-    def _is_cell_text(self) -> bool:
-        """Its values are cells as they are; a list of text is never of shape ()."""
-        return self.cells and self.kind == "bytes" and self.shape == ()
-
-    def _read_cell(self, value: FeatureValue) -> list[Any]:
-        if self._is_cell_text:
-            return self._stored(value)
-        bits, read = _cell(value)
-        if not bits >> _SHIFT and self.kind == "bytes":  # an empty list in a column of lists of text
-            raise BadInput("build", "value does not fit its column", f"got {value!r}, expected a JSON list")
-        return self._stored(read)
 
     def _stored(self, value: Any) -> list[Any]:
         if self.mixed:
@@ -229,18 +220,10 @@ def _cell(value: FeatureValue) -> tuple[int, Any]:
         if not fraction:
             return _TEXT, value
     if _FLOAT_CELL.fullmatch(value):
-        return _number_cell(value)
-    if value[0] == "[" and value[-1] == "]":
-        return _list_cell(value)
-    return _TEXT, value
-
-
-def _number_cell(value: str) -> tuple[int, Any]:
-    """A number that is no canonical integer; digits that float32 cannot hold stay text."""
-    number = float(value)
-    if abs(number) > _FLOAT32_MAX and value[-1] not in "fy":  # inf and Infinity are meant so
-        return _TEXT, value
-    return _FLOAT, number
+        real = float(value)
+        is_lost = abs(real) > _FLOAT32_MAX and value[-1] not in "fy"  # inf and Infinity are meant so
+        return (_TEXT, value) if is_lost else (_FLOAT, real)
+    return _list_cell(value) if value[0] == "[" and value[-1] == "]" else (_TEXT, value)
 
 
 def _list_cell(value: str) -> tuple[int, Any]:

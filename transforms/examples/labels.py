@@ -91,12 +91,14 @@ class LabelMap:
             return cls._of_classes(distinct, offset, classes, called, first_id)
         if all(_integer(label) is not None for label in distinct):
             return cls._of_integers(distinct, offset, called, first_id)
-        shift = _line_offset(first_id if offset is None else offset)
-        number_of = {
-            text: number for number, text in enumerate(sorted({str(one) for one in distinct}), shift)
-        }
-        ids = {label: number_of[str(label)] for label in distinct}
-        return cls(ids, {number: text for text, number in number_of.items()}, shift, called)
+        shift = first_id if offset is None else offset
+        if shift < 0:
+            raise ValueError(
+                f"--label_offset is {shift}; named classes are numbered from 0, so it must be 0 or more"
+            )
+        by_id = dict(enumerate(sorted(set(map(str, distinct))), shift))
+        number_of = {text: number for number, text in by_id.items()}
+        return cls({label: number_of[str(label)] for label in distinct}, by_id, shift, called)
 
     @classmethod
     def _of_file(
@@ -176,27 +178,17 @@ class LabelMap:
             return number
         integer = _integer(_whole(label))
         if integer is not None and min(integer, integer + self.offset) < 0:
-            detail = (
-                f"label {label}, offset {self.offset}: ids are 0 or more; correct it, or give a label file"
-            )
-            raise BadInput("build", "negative label", detail)
+            remedy = "ids are 0 or more; correct it, or give a label file"
+            raise BadInput("build", "negative label", f"label {label}, offset {self.offset}: {remedy}")
         detail = f"label {label!r} is none of the {len(self.labels)} classes; add it to the label file"
         raise BadInput("build", "unknown label", detail)
 
     def text_of(self, label: Label) -> str:
-        """The name of a label: of its line in the label file, of its class, else the label itself.
-
-        Raises:
-            BadInput: as `id_of`.
-        """
+        """The name of a label: of its line in the label file, of its class, else the label itself."""
         return self.labels[self.id_of(label)]
 
     def display_of(self, label: Label) -> str:
-        """The display name of a label: its name, or its text if the name is a code.
-
-        Raises:
-            BadInput: as `id_of`.
-        """
+        """The display name of a label: its name, or its text if the name is a code. Raises as `id_of`."""
         name = self.text_of(label)
         return self.texts.get(name, name)
 
@@ -211,9 +203,8 @@ class LabelMap:
             detail = f"value {value} is none of the {len(self.labels)} classes; add it to the label file"
             raise BadInput("annotations", "mask value without a class", detail)
         if number < 0 or number == IGNORE:
-            detail = (
-                f"value {value} would be stored as {number}; ids are 0 or more, and {IGNORE} is to ignore"
-            )
+            stored = f"value {value} would be stored as {number}"
+            detail = f"{stored}; ids are 0 or more, and {IGNORE} is to ignore"
             raise BadInput("annotations", "mask value without a class", detail)
         return number
 
@@ -262,20 +253,12 @@ def read_label_file(text: str) -> tuple[str, ...]:
 
 
 def read_label_map(text: str) -> dict[int, str]:
-    """The classes of a label_map.pbtxt: names by id.
-
-    Raises:
-        ValueError: names the line, from 1, and its error.
-    """
+    """The classes of a label_map.pbtxt: names by id. Raises as `read_map_items`."""
     return {item.number: item.name for item in read_map_items(text)}
 
 
 def read_label_texts(text: str) -> dict[str, str]:
-    """The display names of a label_map.pbtxt, by name, if they differ.
-
-    Raises:
-        ValueError: as `read_label_map`.
-    """
+    """The display names of a label_map.pbtxt, by name, if they differ. Raises as `read_map_items`."""
     return {item.name: item.display for item in read_map_items(text) if item.display not in ("", item.name)}
 
 
@@ -290,11 +273,7 @@ def _least_offset(classes: Mapping[int, str], first_id: int) -> int:
 
 
 def _shifted(classes: Mapping[int, str], offset: int) -> dict[int, str]:
-    """Classes by their stored ids, ascending.
-
-    Raises:
-        ValueError: an id gets negative.
-    """
+    """Classes by their stored ids, ascending; refuses negative ones."""
     labels = {own_id + offset: name for own_id, name in sorted(classes.items())}
     lowest = min(labels)
     if lowest < 0:
@@ -303,15 +282,6 @@ def _shifted(classes: Mapping[int, str], offset: int) -> dict[int, str]:
             f"ids are 0 or more, so it must be {offset - lowest} or more"
         )
     return labels
-
-
-def _line_offset(offset: int) -> int:
-    """An offset of classes that are numbered from 0."""
-    if offset < 0:
-        raise ValueError(
-            f"--label_offset is {offset}; named classes are numbered from 0, so it must be 0 or more"
-        )
-    return offset
 
 
 def _spelt(own: Mapping[int, int], names: Iterable[str]) -> dict[Label, int]:
@@ -372,8 +342,7 @@ def _one_line(name: str) -> str:
 
 
 def _unique(name: str, number: int, taken: set[str]) -> str:
-    candidate = name
-    while candidate in taken:
-        candidate = f"{candidate} ({number})"
-    taken.add(candidate)
-    return candidate
+    while name in taken:
+        name = f"{name} ({number})"
+    taken.add(name)
+    return name

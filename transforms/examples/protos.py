@@ -16,7 +16,6 @@ _Field = descriptor_pb2.FieldDescriptorProto
 
 
 def _file() -> descriptor_pb2.FileDescriptorProto:
-    """The two .proto files as one descriptor."""
     file = descriptor_pb2.FileDescriptorProto(
         name="recordmill/example.proto", package=_PACKAGE, syntax="proto3"
     )
@@ -63,32 +62,20 @@ def _map_message(file: descriptor_pb2.FileDescriptorProto, name: str, field: str
     _message_field(message, field, 1, f"{name}.{entry.name}").label = _Field.LABEL_REPEATED
 
 
-def _message_classes(*names: str) -> list[Any]:
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(_file())
-    return [
-        message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in names
-    ]
+_pool = descriptor_pool.DescriptorPool()
+_pool.Add(_file())
 
 
-(
-    Example,
-    SequenceExample,
-    Features,
-    FeatureLists,
-    FeatureList,
-    FeatureMessage,
-    BytesList,
-    FloatList,
-    Int64List,
-) = _message_classes(
-    "Example",
-    "SequenceExample",
-    "Features",
-    "FeatureLists",
-    "FeatureList",
-    "Feature",
-    "BytesList",
-    "FloatList",
-    "Int64List",
-)
+def _class(name: str) -> Any:
+    return message_factory.GetMessageClass(_pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
+
+
+Example = _class("Example")
+SequenceExample = _class("SequenceExample")
+Features = _class("Features")
+FeatureLists = _class("FeatureLists")
+FeatureList = _class("FeatureList")
+FeatureMessage = _class("Feature")
+BytesList = _class("BytesList")
+FloatList = _class("FloatList")
+Int64List = _class("Int64List")

@@ -17,7 +17,7 @@ _SIDES = ("xmin", "xmax", "ymin", "ymax")
 CLASS_MASKS = frozenset({"class", "panoptic", "object_masks"})
 """The annotations from which a mask of classes is made; one is enough."""
 PIXEL_FORMATS = frozenset({"raw", "tensor"})
-"""Stored formats that are pixels, not an encoded image: their shape is stored too."""
+"""Stored formats that are pixels, not an encoded image; their shape is stored too."""
 
 KIND: dict[ColumnKind, Kind] = {"int64": "int64_list", "float32": "float_list", "bytes": "bytes_list"}
 _DTYPE: dict[ColumnKind, Dtype] = {"int64": "int64", "float32": "float32", "bytes": "string"}
@@ -48,7 +48,6 @@ class DatasetSummary:
     """The properties of a dataset that determine its specs.
 
     Attributes:
-        has_images: whether records have an image.
         label_counts: fewest and most labels on a record.
         columns: the free features.
         channels: of the stored images.
@@ -222,13 +221,7 @@ def texts(values: Iterable[str]) -> Feature:
 def label_features(
     labels: Iterable[str | int], ids: LabelMap, names: tuple[str, str] = _LABEL
 ) -> dict[str, Feature]:
-    """The ids and the names of labels.
-
-    Args:
-        labels: of a record, or of a step of it.
-        ids: of the dataset.
-        names: of the two features.
-    """
+    """The ids and the names of the labels of a record, or of a step, under two names of features."""
     numbers = [ids.id_of(label) for label in labels]
     return {
         names[0]: Feature("int64_list", numbers),
@@ -339,7 +332,7 @@ def check_taken(schema: Schema, what: str, own: Iterable[str], added: Mapping[st
 
     Args:
         schema: named in the message.
-        what: the features of the input are, such as `columns`.
+        what: the kind of features, such as `columns`.
         own: names of the schema's features.
         added: the name of each in the input, by the name of its feature.
     """

@@ -27,12 +27,7 @@ Json = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SplitInfo:
-    """A split's shards.
-
-    Attributes:
-        shard_lengths: records in each shard, in order; a shard may be empty.
-        num_bytes: bytes of all of them.
-    """
+    """The records in each shard of a split, in order, and the bytes of all shards. A shard may be empty."""
 
     shard_lengths: tuple[int, ...]
     num_bytes: int
@@ -61,13 +56,7 @@ def supervised_keys(specs: Mapping[str, FeatureSpec]) -> tuple[str, str] | None:
 def dataset_info(
     name: str, version: str, splits: Mapping[str, SplitInfo], supervised: tuple[str, str] | None = None
 ) -> str:
-    """The text of dataset_info.json.
-
-    Args:
-        name: as `dataset_name` gives it.
-        version: `x.y.z`, three integers.
-        splits: by name.
-        supervised: as `supervised_keys` gives it.
+    """The text of dataset_info.json; a name as of `dataset_name`, and keys as of `supervised_keys`.
 
     Raises:
         ValueError: TFDS would not accept the name or the version.
@@ -129,8 +118,8 @@ def _feature(spec: FeatureSpec, summary: DatasetSummary) -> Json:
 def _image(summary: DatasetSummary) -> Json:
     """The image, decoded wherever TFDS can decode it without loss; else its bytes.
 
-    TFDS decodes with tf.io.decode_image, which takes one number of channels and one rank for the whole
-    dataset. Grey among colour is repeated into three channels. Any other mix of channels, and what
+    TFDS decodes with tf.io.decode_image, which takes one number of channels and one rank for all
+    images. Grey among colour is repeated into three channels. Any other mix of channels, and what
     have an alpha channel and others have none, is left as each image is. GIF and WebP come with an axis of
     frames, so among others they cannot be decoded alike.
     """

@@ -24,13 +24,17 @@ class RecordWriter:
 
     The file stays the caller's: open it buffered (a raw file may write less than it is given), flush
     and close it.
+
+    Attributes:
+        lengths: bytes of each frame, in order, for `index_lines`.
+        bytes_written: framing included.
     """
 
     def __init__(self, file: BinaryIO) -> None:
         self._write = file.write
         self._digest = hashlib.sha256()
-        self._lengths = array.array("Q")
-        self._bytes_written = 0
+        self.lengths = array.array("Q")
+        self.bytes_written = 0
 
     def write(self, payload: bytes) -> None:
         """Writes one record, framed. An OSError leaves a file that must be thrown away."""
@@ -46,37 +50,17 @@ class RecordWriter:
             for part in (head, payload, tail):
                 self._digest.update(part)
                 self._write(part)
-        self._lengths.append(size + FRAME_BYTES)
-        self._bytes_written += size + FRAME_BYTES
-
-    @property
-    def records(self) -> int:
-        """Number of records written."""
-        return len(self._lengths)
-
-    @property
-    def bytes_written(self) -> int:
-        """Bytes written, framing included."""
-        return self._bytes_written
+        self.lengths.append(size + FRAME_BYTES)
+        self.bytes_written += size + FRAME_BYTES
 
     @property
     def sha256(self) -> str:
         """SHA-256 of all bytes written, in hex."""
         return self._digest.hexdigest()
 
-    @property
-    def lengths(self) -> array.array[int]:
-        """Bytes of each frame, in order, for `index_lines`."""
-        return self._lengths
-
 
 def index_lines(lengths: Iterable[int], start: int = 0) -> Iterator[str]:
-    """A line `<offset> <length>` a record, line end included.
-
-    Args:
-        lengths: bytes of each frame (payload and framing), in file order.
-        start: offset of the first frame, for a part that follows others in the file.
-    """
+    """A line `<offset> <length>` for each frame (payload and framing), the first of which is at `start`."""
     offset = start
     for length in lengths:
         yield f"{offset} {length}\n"

@@ -13,10 +13,7 @@ _HEX = re.compile(r"#(?:[0-9a-f]{3}){1,2}")
 
 
 def parse_color(text: str) -> tuple[int, int, int]:
-    """Parses a colour into RGB, 0 to 255.
-
-    Args:
-        text: a CSS name, `#rgb` or `#rrggbb`; upper or lower case.
+    """RGB, 0 to 255, of a CSS name, `#rgb` or `#rrggbb`, in upper or lower case.
 
     Raises:
         ValueError: anything else, such as a colour with alpha.
@@ -35,10 +32,7 @@ def flattened(pixels: Array, background: tuple[int, int, int]) -> Array:
 
     Args:
         pixels: uint8 or uint16 (height, width, 2 or 4), alpha last and not premultiplied.
-        background: RGB, 0 to 255.
-
-    Returns:
-        The channels without alpha; grey becomes RGB if the background is not grey.
+        background: RGB, 0 to 255. Grey pixels become RGB if it is not grey.
     """
     if pixels.shape[2] == 2 and len(set(background)) > 1:
         pixels = as_rgb(pixels)
@@ -61,11 +55,7 @@ def flattened(pixels: Array, background: tuple[int, int, int]) -> Array:
 def as_gray(pixels: Array) -> Array:
     """Luma: 0.299 R + 0.587 G + 0.114 B to the nearest integer, as in JPEG (ITU-R BT.601; T.871, clause 7).
 
-    Args:
-        pixels: uint8 or uint16 (height, width, 1 to 4).
-
-    Returns:
-        Grey, with the alpha channel of the source if it has one; grey pixels as they are.
+    Alpha stays; grey pixels are unchanged.
     """
     if pixels.shape[2] <= 2:
         return pixels
@@ -78,11 +68,7 @@ def as_gray(pixels: Array) -> Array:
 
 
 def as_rgb(pixels: Array) -> Array:
-    """RGB of equal samples, with the alpha channel of the source if it has one; RGB pixels as they are.
-
-    Args:
-        pixels: (height, width, 1 to 4).
-    """
+    """RGB of equal samples. Alpha stays; RGB pixels are unchanged."""
     height, width, channels = pixels.shape
     if channels >= 3:
         return pixels

@@ -36,14 +36,7 @@ _KERNEL = _half_kernel()
 
 
 def luma(pixels: Array) -> Array:
-    """The Y of a JPEG: BT.601 in full range (JFIF 1.02), rounded as libjpeg rounds it.
-
-    Args:
-        pixels: uint8 (height, width, 1 or 3).
-
-    Returns:
-        uint8 (height, width).
-    """
+    """The Y of a JPEG, (height, width): BT.601 in full range (JFIF 1.02), rounded as libjpeg rounds it."""
     if pixels.shape[2] == 1:
         return pixels[:, :, 0]
     # Pillow's fixed-point weights are libjpeg's: (19595 R + 38470 G + 7471 B + 32768) >> 16.
@@ -57,14 +50,8 @@ def ssim(one: Array, other: Array) -> float:
     That is scikit-image's structural_similarity(gaussian_weights=True, sigma=1.5,
     use_sample_covariance=False, data_range=255): within 1e-6 for an image and its JPEG, within 2e-4 for any
     two. If a side is smaller than the window, the images are mirrored at their edges, and the window is
-    placed on every pixel.
-
-    Args:
-        one: uint8 (height, width).
-        other: likewise.
-
-    Returns:
-        1 for equal images, less for others; below 0 if one resembles the negative of the other.
+    placed on every pixel. 1 for equal images, less for others; below 0 if one resembles the negative of the
+    other.
 
     Raises:
         ValueError: the shapes differ, or a dtype is not uint8.
@@ -86,12 +73,8 @@ def ssim(one: Array, other: Array) -> float:
 def psnr(one: Array, other: Array) -> float:
     """Peak signal-to-noise ratio over all channels, in dB; infinite if the images are equal.
 
-    Args:
-        one: uint8 or uint16, rows first.
-        other: likewise.
-
     Raises:
-        ValueError: shapes or dtypes differ, or the dtype is another one.
+        ValueError: shapes or dtypes differ, or the dtype is neither uint8 nor uint16.
     """
     _check_comparable(one, other, ("uint8", "uint16"))
     rows = max(1, _BAND // (one.size // len(one)))

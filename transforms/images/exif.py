@@ -18,14 +18,9 @@ _SHORT = 3
 
 
 def read_orientation(tiff: bytes) -> int:
-    """The orientation in the TIFF structure of an EXIF block.
+    """The orientation, 1 to 8, in the TIFF structure of an EXIF block (EXIF 2.32, tag 0x0112).
 
-    Args:
-        tiff: from the byte order mark on; a leading `Exif\\0\\0` is ignored.
-
-    Returns:
-        1 to 8 (EXIF 2.32, tag 0x0112); 1 if there is none, or the block is damaged: bad EXIF is never
-        a reason to refuse an image.
+    1 if there is none, or the block is damaged: bad EXIF is never a reason to refuse an image.
     """
     tiff = tiff.removeprefix(EXIF_MARK)
     order = {b"II": "<", b"MM": ">"}.get(tiff[:2])

@@ -22,7 +22,7 @@ def plan_geometry(height: int, width: int, orientation: int, policy: ImagePolicy
 
     Args:
         height: of the file's pixels, before they are turned.
-        width: of the file's pixels.
+        width: likewise.
         orientation: EXIF, 1 to 8.
         policy: how images are stored.
     """
@@ -74,6 +74,12 @@ def is_identity(geometry: Geometry) -> bool:
     return geometry.orientation == 1 and not is_scaled(geometry) and not _is_reframed(geometry)
 
 
+def file_size(geometry: Geometry) -> tuple[int, int]:
+    """Height and width of the file's pixels, before they are turned."""
+    upright = (geometry.upright_height, geometry.upright_width)
+    return upright[::-1] if is_transposed(geometry.orientation) else upright
+
+
 def is_scaled(geometry: Geometry) -> bool:
     """Whether the picture has another number of pixels, before it is padded or cropped."""
     upright = (geometry.upright_height, geometry.upright_width)
@@ -91,9 +97,6 @@ def moved_points(geometry: Geometry, points: npt.NDArray[Any]) -> Points:
     Args:
         geometry: of the stored image.
         points: (n, 2), x and y in pixels of the file: pixel i covers i to i + 1.
-
-    Returns:
-        (n, 2), x and y in pixels of the stored image.
     """
     moved: Points = np.asarray(points, np.float64).reshape(-1, 2)
     if is_transposed(geometry.orientation):
@@ -109,14 +112,6 @@ def moved_points(geometry: Geometry, points: npt.NDArray[Any]) -> Points:
 
 
 def moved_boxes(geometry: Geometry, boxes: npt.NDArray[Any]) -> Points:
-    """Transforms boxes of the file into the stored image, without clipping.
-
-    Args:
-        geometry: of the stored image.
-        boxes: (n, 4), xmin, ymin, xmax, ymax in pixels of the file: pixel i covers i to i + 1.
-
-    Returns:
-        (n, 4), as `boxes`, in pixels of the stored image.
-    """
+    """Transforms boxes of the file, (n, 4) of xmin, ymin, xmax, ymax, as `moved_points`, without clipping."""
     corners = moved_points(geometry, boxes).reshape(-1, 2, 2)
     return np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)

@@ -21,9 +21,7 @@ class GifHeader:
     """A GIF's structure.
 
     Attributes:
-        height: of the canvas.
-        width: of the canvas.
-        frames: their number.
+        height: of the canvas; likewise width.
         covered: whether the first frame fills the canvas.
         transparent: whether a colour is declared transparent.
         colors: entries of the first frame's palette.

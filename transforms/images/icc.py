@@ -35,21 +35,12 @@ _GRAYS = np.arange(256, dtype=np.uint8)[None, :, None]
 
 
 def profile_of(data: bytes, kind: str) -> bytes | None:
-    """The profile that a file embeds; no pixel is decoded.
-
-    Args:
-        data: the file.
-        kind: as `sniff.image_kind` returns it.
-
-    Returns:
-        None if there is none, or its container is damaged.
-    """
-    if kind == "jpeg":
-        return _jpeg_profile(data)
-    if kind == "png":
-        return _png_profile(data)
-    if kind == "webp":
-        return _webp_profile(data)
+    """The profile that a file of an `image_kind` embeds; None if it has none, or its container is damaged."""
+    try:
+        if kind in _PROFILES:
+            return _PROFILES[kind](data)
+    except (BadInput, zlib.error):
+        return None
     return _pillow_profile(data, kind) if kind in _PILLOW_FORMATS else None
 
 
@@ -82,11 +73,9 @@ def to_srgb(pixels: Array, profile: bytes, cmyk: bool = False) -> Array | None:
 
 
 def png_with_profile(data: bytes, profile: bytes) -> bytes:
-    """A PNG with an embedded profile, which replaces its previous iCCP or sRGB chunk.
+    """A sound PNG with an embedded profile, which replaces its previous iCCP or sRGB chunk.
 
-    Args:
-        data: a sound PNG.
-        profile: not embedded if its colour space is not the PNG's; readers would ignore it.
+    A profile of another colour space is not embedded: readers would ignore it.
     """
     gray = data[25] in (png.GRAY, png.GRAY_ALPHA)
     if profile[16:20] != _SPACES["L" if gray else "RGB"]:
@@ -102,32 +91,24 @@ def _jpeg_profile(data: bytes) -> bytes | None:
     """From APP2 segments, each with a number, their count, and a part of the profile (ICC.1, B.4)."""
     parts: dict[int, bytes] = {}
     count = 0
-    try:
-        for marker, start, end in segments(data):
-            if marker != APP2 or end - start < 14 or not data.startswith(ICC_MARK, start):
-                continue
-            number, claimed = data[start + 12], data[start + 13]
-            if number in parts or not 1 <= number <= claimed or claimed != (count or claimed):
-                return None
-            count = claimed
-            parts[number] = data[start + 14 : end]
-    except BadInput:
-        return None
-    if not parts or len(parts) != count:
-        return None
-    return b"".join(parts[number] for number in sorted(parts))
+    for marker, start, end in segments(data):
+        if marker != APP2 or end - start < 14 or not data.startswith(ICC_MARK, start):
+            continue
+        number, claimed = data[start + 12], data[start + 13]
+        if number in parts or not 1 <= number <= claimed or claimed != (count or claimed):
+            return None
+        count = claimed
+        parts[number] = data[start + 14 : end]
+    return b"".join(parts[number] for number in sorted(parts)) if 0 < len(parts) == count else None
 
 
 def _png_profile(data: bytes) -> bytes | None:
     """From an iCCP chunk, which comes before the palette and the pixels (PNG, 11.3.2.3)."""
-    try:
-        for kind, start, end in png.chunks(data):
-            if kind == b"iCCP":
-                return _inflated(data[start + 4 : end])
-            if kind in (b"PLTE", b"IDAT"):
-                return None
-    except BadInput:
-        return None
+    for kind, start, end in png.chunks(data):
+        if kind == b"iCCP":
+            return _inflated(data[start + 4 : end])
+        if kind in (b"PLTE", b"IDAT"):
+            return None
     return None
 
 
@@ -141,23 +122,17 @@ def _inflated(chunk: bytes) -> bytes | None:
     ):
         return None
     inflate = zlib.decompressobj()
-    try:
-        profile = inflate.decompress(packed[1:], _MAX_PROFILE)
-    except zlib.error:
-        return None
+    profile = inflate.decompress(packed[1:], _MAX_PROFILE)
     return profile if inflate.eof else None
 
 
 def _webp_profile(data: bytes) -> bytes | None:
     """From the ICCP chunk of an extended WebP, which comes before the pixels (RFC 9649, 2.7)."""
-    try:
-        for name, payload in webp.chunks(data):
-            if name == b"ICCP":
-                return payload
-            if name in _WEBP_PIXELS:
-                return None
-    except BadInput:
-        return None
+    for name, payload in webp.chunks(data):
+        if name == b"ICCP":
+            return payload
+        if name in _WEBP_PIXELS:
+            return None
     return None
 
 
@@ -169,6 +144,9 @@ def _pillow_profile(data: bytes, kind: str) -> bytes | None:
     except DECODER_ERRORS:
         return None
     return profile if isinstance(profile, bytes) and profile else None
+
+
+_PROFILES = {"jpeg": _jpeg_profile, "png": _png_profile, "webp": _webp_profile}
 
 
 @functools.lru_cache(maxsize=16)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from recordmill.transforms.images.pillow import DECODER_ERRORS
 from recordmill.transforms.images.reasons import CORRUPT, NOT_SUPPORTED, TRUNCATED, undecodable
 from recordmill.transforms.records import BadInput
 
+_decode: Callable[..., Array] = simplejpeg.decode_jpeg
 _COLORS = {1: "GRAY", 3: "RGB", 4: "CMYK"}
 # TurboJPEG, which simplejpeg calls, always uses a fast, less accurate DCT below 96. At 95 this costs half a
 # decibel for the same bytes, at 90 a tenth. Pillow uses the accurate one, in 1.3 times the time.
@@ -80,10 +82,7 @@ def decode_scaled(data: bytes, header: JpegHeader, height: int, width: int) -> A
         width: likewise.
 
     Returns:
-        uint8, n eighths of the picture's height and width, rounded up.
-
-    Raises:
-        BadInput: truncated or damaged.
+        n eighths of the picture's height and width, rounded up.
     """
     eighths = next((n for n in _EIGHTHS if _suffices(n, header, height, width)), 8)
     # Inks must be converted to colours before they are averaged.
@@ -125,11 +124,6 @@ def _decode_strictly(data: bytes, header: JpegHeader, color: str, options: dict[
     if header.process == LOSSLESS and "color conversion" in message:
         raise undecodable(NOT_SUPPORTED, "a lossless JPEG in YCbCr: convert it to PNG first")
     raise undecodable(TRUNCATED if "Premature end" in message else CORRUPT, message)
-
-
-def _decode(data: bytes, color: str, **options: Any) -> Array:
-    pixels: Array = simplejpeg.decode_jpeg(data, color, **options)
-    return pixels
 
 
 def _mended(data: bytes, header: JpegHeader) -> bytes:
@@ -205,9 +199,7 @@ def _check_restarts(data: bytes, position: int) -> None:
 def cmyk_to_rgb(pixels: Array, inverted: bool) -> Array:
     """RGB of CMYK without a profile, as in TensorFlow (tensorflow/core/lib/jpeg/jpeg_mem.cc).
 
-    Args:
-        pixels: uint8 (height, width, 4).
-        inverted: whether 255 means no ink, as under an Adobe marker.
+    Inverted inks, as under an Adobe marker, have 255 for no ink.
     """
     light = pixels if inverted else 255 - pixels
     wide = light[:, :, :3].astype(np.uint16) * light[:, :, 3:]
@@ -215,12 +207,7 @@ def cmyk_to_rgb(pixels: Array, inverted: bool) -> Array:
 
 
 def encode(pixels: Array, quality: int, subsampling: str = "420") -> bytes:
-    """A baseline JPEG.
-
-    Args:
-        pixels: uint8 (height, width, 1 or 3).
-        quality: 1 to 100.
-        subsampling: of the chroma: `420`, `422` or `444`; no effect on grey.
+    """A baseline JPEG of uint8 pixels, grey or RGB; subsampling has no effect on grey.
 
     Raises:
         BadInput: larger than a JPEG may be.
@@ -308,22 +295,14 @@ def _subsampling(header: JpegHeader, transposed: bool) -> str:
 def _encode(
     image: Image.Image, qtables: list[list[int]], subsampling: str, header: JpegHeader, profile: bytes | None
 ) -> bytes:
-    def save(progressive: bool, optimize: bool) -> bytes:
+    def save(**options: bool) -> bytes:
         out = io.BytesIO()
-        image.save(
-            out,
-            "JPEG",
-            qtables=qtables,
-            subsampling=subsampling,
-            progressive=progressive,
-            optimize=optimize,
-            keep_rgb=header.stores_rgb,
-            icc_profile=profile,
-        )
+        image.save(out, "JPEG", qtables=qtables, subsampling=subsampling, icc_profile=profile, **options)
         return out.getvalue()
 
+    rgb = header.stores_rgb
     try:
-        return save(progressive=header.process in (0xC2, 0xCA), optimize=True)
+        return save(keep_rgb=rgb, progressive=header.process in PROGRESSIVE, optimize=True)
     except OSError:
         # Both need a buffer for the result. Pillow guesses its size; noise at quality 100 exceeds it.
-        return save(progressive=False, optimize=False)
+        return save(keep_rgb=rgb)

@@ -29,8 +29,6 @@ class JpegHeader:
     """The header: all segments before the first scan.
 
     Attributes:
-        height: pixels.
-        width: pixels.
         process: the SOF marker, 0xC0 to 0xCF.
         components: (id, horizontal sampling, vertical sampling, quantisation table) of each.
         jfif: whether there is a JFIF marker.

@@ -24,15 +24,8 @@ def saved_at_or_below(data: bytes, header: JpegHeader, quality: int) -> bool:
 
     Each table is compared with libjpeg's for its component (luma or chroma): it is no finer if the geometric
     mean of its 64 ratios to that is at least 1. For libjpeg's own tables this is exactly "saved at `quality`
-    or less"; for those of cameras and of Photoshop it is approximate.
-
-    Args:
-        data: the file.
-        header: its header.
-        quality: 1 to 100.
-
-    Returns:
-        Also False if a table is missing, or the JPEG has none because it is lossless.
+    or less"; for those of cameras and of Photoshop it is approximate. It is False if a table is missing, or
+    the JPEG has none because it is lossless.
 
     Raises:
         BadInput: a table is truncated.
@@ -44,15 +37,7 @@ def saved_at_or_below(data: bytes, header: JpegHeader, quality: int) -> bool:
 def estimated_quality(data: bytes, header: JpegHeader) -> int | None:
     """The quality, 1 to 100, whose tables are nearest; exact for libjpeg's own.
 
-    Args:
-        data: the file.
-        header: its header.
-
-    Returns:
-        None if a table is missing, or the JPEG is lossless.
-
-    Raises:
-        BadInput: a table is truncated.
+    None if a table is missing, or the JPEG is lossless. Raises as `saved_at_or_below`.
     """
     return _nearest(_tables(data, header))
 

@@ -42,12 +42,7 @@ def stripped(data: bytes, image_format: str, orientation: int = 1) -> bytes:
 
     Everything that pixels depend on stays byte for byte: image data, colour profile, gamma, density, JFIF,
     Adobe. Check the result for damage, not `data`: libwebp reads damaged image data on into the next chunk,
-    which may have been removed.
-
-    Args:
-        data: a complete file.
-        image_format: as in `StoredImage`.
-        orientation: EXIF; if it is not 1, an EXIF block with the orientation alone is added.
+    which may have been removed. If the orientation is not 1, an EXIF block with it alone is added.
 
     Returns:
         `data` itself if there is nothing to remove.

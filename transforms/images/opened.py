@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 
-from recordmill.transforms.images import jpeg, jpeg_header, png, png_pixels
+from recordmill.transforms.images import jpeg, jpeg_header, png
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.gif import open_gif
 from recordmill.transforms.images.picture import COLORSPACES, OpenedImage, Picture
@@ -27,10 +27,7 @@ from recordmill.transforms.records import StoredImage
 
 @internal_errors("decode")
 def opened(data: bytes) -> OpenedImage:
-    """Reads the header of an image.
-
-    Args:
-        data: the file.
+    """Reads the header of an image file.
 
     Raises:
         BadInput: stage `decode`, with the reason and the remedy.
@@ -38,25 +35,11 @@ def opened(data: bytes) -> OpenedImage:
     if not data:
         raise undecodable(EMPTY)
     kind = image_kind(data)
-    if kind == "jpeg":
-        return _open_jpeg(data)
-    if kind == "png":
-        return _open_png(data)
-    if kind == "gif":
-        return open_gif(data)
-    if kind == "bmp":
-        return open_bmp(data)
-    if kind == "webp":
-        return open_webp(data)
-    return open_raster(data, kind)
+    return _OPENERS[kind](data) if kind in _OPENERS else open_raster(data, kind)
 
 
 def opened_pixels(pixels: bytes, shape: tuple[int, int, int]) -> OpenedImage:
-    """Raw pixels as an image.
-
-    Args:
-        pixels: uint8, row by row.
-        shape: height, width, channels (1 to 4).
+    """Raw pixels, uint8 of (height, width, channels) row by row, as an image.
 
     Raises:
         BadInput: the number of bytes is not the shape's, or there are too many pixels.
@@ -115,7 +98,7 @@ def _open_png(data: bytes) -> OpenedImage:
     def decode() -> Picture:
         if kept is None:
             png.check_image_data(data, header)
-        return dataclasses.replace(png_pixels.decode(data, header), frames=frames)
+        return dataclasses.replace(png.decode(data, header), frames=frames)
 
     return OpenedImage(
         "png",
@@ -128,27 +111,23 @@ def _open_png(data: bytes) -> OpenedImage:
     )
 
 
-_MAGIC: tuple[tuple[bytes, str], ...] = (
-    (b"\xff\xd8\xff", "jpeg"),
-    (b"\x89PNG\r\n\x1a\n", "png"),
-    (b"GIF87a", "gif"),
-    (b"GIF89a", "gif"),
-    (b"BM", "bmp"),
-    (b"II*\0", "tiff"),
-    (b"MM\0*", "tiff"),
-    (b"II+\0", "tiff"),
-    (b"MM\0+", "tiff"),
-    (b"\0\0\0\x0cjP  \r\n\x87\n", "jpeg2000"),
-    (b"\xff\x4f\xff\x51", "jpeg2000"),
-    (b"qoif", "qoi"),
-    (b"\x01\xda", "sgi"),
-    (b"\xff\x0a", "jxl"),
-    (b"\0\0\0\x0cJXL ", "jxl"),
-    (b"8BPS", "psd"),
-    (b"%PDF", "pdf"),
-    (b"%!PS", "eps"),
-    (b"<svg", "svg"),
-)
+_OPENERS = {"jpeg": _open_jpeg, "png": _open_png, "gif": open_gif, "bmp": open_bmp, "webp": open_webp}
+
+_MAGIC = {
+    "jpeg": (b"\xff\xd8\xff",),
+    "png": (b"\x89PNG\r\n\x1a\n",),
+    "gif": (b"GIF87a", b"GIF89a"),
+    "bmp": (b"BM",),
+    "tiff": (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"),
+    "jpeg2000": (b"\0\0\0\x0cjP  \r\n\x87\n", b"\xff\x4f\xff\x51"),
+    "qoi": (b"qoif",),
+    "sgi": (b"\x01\xda",),
+    "jxl": (b"\xff\x0a", b"\0\0\0\x0cJXL "),
+    "psd": (b"8BPS",),
+    "pdf": (b"%PDF",),
+    "eps": (b"%!PS",),
+    "svg": (b"<svg",),
+}
 _PNM = re.compile(rb"P[1-6][\s#]")
 _PCX = re.compile(rb"\x0a[\x00\x02-\x05][\x00\x01][\x01\x02\x04\x08]")
 _HEIC_BRANDS = frozenset((b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"))
@@ -182,7 +161,7 @@ def image_kind(data: bytes) -> str:
 
 
 def _by_signature(data: bytes) -> str:
-    for magic, kind in _MAGIC:
+    for kind, magic in _MAGIC.items():
         if data.startswith(magic):
             return kind
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":

@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 
-from recordmill.transforms.images import jpeg, jpeg_header, png, png_pixels
+from recordmill.transforms.images import jpeg, jpeg_header, png
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.records import BadInput
 
@@ -26,10 +26,7 @@ _PIXELS = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
 def optimised(data: bytes, image_format: str, mode: str) -> tuple[bytes, str | None]:
     """Makes an encoded JPEG or PNG smaller; its pixels and its metadata stay the same.
 
-    Args:
-        data: the file.
-        image_format: `jpeg` or `png`; others are left as they are.
-        mode: `lossless` compresses PNGs better; `lossless-progressive` also makes JPEGs progressive.
+    The mode `lossless` compresses PNGs better; `lossless-progressive` also makes JPEGs progressive.
 
     Returns:
         The smaller file and `optimized`; or `data` and None where nothing is gained; or `data` and
@@ -138,7 +135,7 @@ def _optimised_png(data: bytes) -> tuple[bytes, str | None]:
         return data, None
     recoded = _recoded(data, header)
     if recoded is None:
-        png_pixels.decode(data, header)
+        png.decode(data, header)
         return data, DIFFERED
     if len(recoded) >= len(data):
         return data, None
@@ -180,11 +177,11 @@ def _recoded(data: bytes, header: png.PngHeader) -> bytes | None:
 
 def _is_same_png(data: bytes, header: png.PngHeader, recoded: bytes) -> bool:
     """Whether samples or palette indices, and all chunks but IDAT, are equal."""
-    before = png_pixels.decode(data, header)
+    before = png.decode(data, header)
     try:
         found = png.read_header(recoded)
         png.check_image_data(recoded, found)
-        after = png_pixels.decode(recoded, found)
+        after = png.decode(recoded, found)
     except BadInput:
         return False
     return (

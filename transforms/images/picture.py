@@ -54,14 +54,7 @@ class Picture:
 
 
 def split_alpha(pixels: Array) -> tuple[Array, bool]:
-    """Pixels without their alpha channel, and whether any was not opaque.
-
-    Args:
-        pixels: (height, width, 1 to 4).
-
-    Returns:
-        Grey or RGB pixels; and whether any pixel is not opaque.
-    """
+    """Pixels without their alpha channel, and whether any was not opaque."""
     channels = pixels.shape[2]
     if channels in (1, 3):
         return pixels, False
@@ -77,13 +70,7 @@ def to_eight_bits(pixels: Array) -> Array:
 
 
 def encode_png(pixels: Array, palette: bytes = b"", palette_alpha: bytes = b"") -> bytes:
-    """An 8-bit PNG, or one with palette indices.
-
-    Args:
-        pixels: uint8 (height, width, 1 to 4); indices if there is a palette.
-        palette: RGB bytes.
-        palette_alpha: alpha of the first indices.
-    """
+    """A PNG of 8-bit pixels, or of palette indices; the arguments are as in `Picture`."""
     channels = pixels.shape[2]
     options: dict[str, Any] = {}
     if palette:
@@ -106,7 +93,7 @@ class OpenedImage:
     """An image before its pixels are decoded.
 
     Attributes:
-        kind: as `sniff.image_kind` returns it; `pixels` for raw pixels.
+        kind: as `image_kind` returns it; `pixels` for raw pixels.
         data: the file.
         kept: the record's image if the file is stored unchanged; None if tf.io.decode_image does not decode
             it correctly.

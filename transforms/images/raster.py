@@ -29,19 +29,8 @@ from recordmill.transforms.images.reasons import (
 from recordmill.transforms.images.webp import chunks
 from recordmill.transforms.records import BadInput, StoredImage
 
-_FORMATS = {
-    "avif": ("AVIF",),
-    "bmp": ("BMP",),
-    "gif": ("GIF",),
-    "jpeg2000": ("JPEG2000",),
-    "pcx": ("PCX",),
-    "pnm": ("PPM",),
-    "qoi": ("QOI",),
-    "sgi": ("SGI",),
-    "tga": ("TGA",),
-    "tiff": ("TIFF",),
-    "webp": ("WEBP",),
-}
+# Names of formats in Pillow that are not those of `image_kind` in capitals.
+_FORMATS = {"pnm": "PPM"}
 _TIFF_ORIENTATION, _TIFF_BITS = 274, 258
 _UNDO = {6: 8, 8: 6}
 # Conversions of modes without loss, or (CMYK, YCbCr) the only one without a profile.
@@ -115,7 +104,7 @@ def decode_raster(data: bytes, kind: str) -> Picture:
 
 def _opened(data: bytes, kind: str) -> ImageFile.ImageFile:
     try:
-        image = Image.open(io.BytesIO(data), formats=_FORMATS[kind])
+        image = Image.open(io.BytesIO(data), formats=(_FORMATS.get(kind, kind.upper()),))
     except UnidentifiedImageError as error:
         if kind == "tga":
             raise undecodable(NOT_AN_IMAGE, "no known image format begins like this") from error
@@ -156,11 +145,7 @@ def _count_frames(image: Image.Image) -> int:
 
 
 def _deep_tiff(data: bytes, image: ImageFile.ImageFile) -> Picture | None:
-    """A TIFF of 16 bits in RGB or RGBA: Pillow unpacks high bytes and low bytes, each in its own pass.
-
-    Returns:
-        None for every other TIFF.
-    """
+    """A TIFF of 16 bits in RGB or RGBA, else None: Pillow unpacks high bytes, then low bytes."""
     rawmode = _rawmode(image)
     if image.mode not in ("RGB", "RGBA") or rawmode[:-1] != f"{image.mode};16":
         return None

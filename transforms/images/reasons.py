@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from recordmill.transforms.records import BadInput
 
 EMPTY = "empty file"
@@ -19,19 +21,16 @@ TENSORFLOW_SAMPLES = 1 << 29
 # libpng's limit, also in TensorFlow; images that are not kept become PNGs.
 MAX_SIDE = 1_000_000
 
+_ADDRESS = re.compile(r" <\S+ object at 0x[0-9a-f]+>")
+
 
 def undecodable(reason: str, detail: str = "") -> BadInput:
-    """The error of an image that cannot be decoded."""
-    return BadInput("decode", reason, detail)
+    """The error of an image that cannot be decoded; `detail` loses the address of Pillow's file object."""
+    return BadInput("decode", reason, _ADDRESS.sub("", detail))
 
 
 def check_pixels(width: int, height: int, samples: int = 3) -> None:
-    """Checks the size that a header claims, before anything is allocated.
-
-    Args:
-        width: pixels.
-        height: pixels.
-        samples: per pixel.
+    """Checks the size that a header claims, and its samples a pixel, before anything is allocated.
 
     Raises:
         BadInput: no pixels, or too many.

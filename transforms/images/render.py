@@ -50,12 +50,7 @@ class Rendered:
 
 
 def render(image: OpenedImage, orientation: int, policy: ImagePolicy) -> Rendered:
-    """The picture, as `policy` requires it.
-
-    Args:
-        image: the opened file.
-        orientation: EXIF, 1 to 8.
-        policy: how images are stored.
+    """The picture, as `policy` requires it, turned by an EXIF orientation.
 
     Raises:
         BadInput: damaged; or transparent, with --alpha=fail.
@@ -100,7 +95,8 @@ def _decoded(image: OpenedImage, orientation: int, policy: ImagePolicy, profile:
     if picture is None:
         picture = image.decode()
     if geometry is None:
-        geometry = plan_geometry(*_size(picture.pixels), orientation, policy)
+        height, width, _ = picture.pixels.shape
+        geometry = plan_geometry(height, width, orientation, policy)
     return _upright(picture, geometry, profile)
 
 
@@ -109,12 +105,10 @@ def _printed(inks: Array, orientation: int, policy: ImagePolicy, profile: bytes)
     pixels = icc.to_srgb(inks, profile, cmyk=True)
     if pixels is None:
         return None
-    start = _upright(Picture(pixels), plan_geometry(*_size(pixels), orientation, policy), None)
+    start = _upright(
+        Picture(pixels), plan_geometry(pixels.shape[0], pixels.shape[1], orientation, policy), None
+    )
     return dataclasses.replace(start, actions=(*start.actions, "srgb"))
-
-
-def _size(pixels: Array) -> tuple[int, int]:
-    return pixels.shape[0], pixels.shape[1]
 
 
 def _upright(picture: Picture, geometry: Geometry, profile: bytes | None) -> Rendered:

@@ -25,12 +25,10 @@ def resized(pixels: Array, geometry: Geometry, background: tuple[int, int, int])
     computed.
 
     Args:
-        pixels: uint8 or uint16 (height, width, 1 to 4), upright: at full size, or a JPEG's scaled decode.
+        pixels: upright: at full size, or a JPEG's scaled decode.
         geometry: of the stored image.
-        background: RGB, 0 to 255: the opaque colour of padding.
-
-    Returns:
-        (geometry.height, geometry.width, channels): a grey picture padded with another colour becomes RGB.
+        background: RGB, 0 to 255: the opaque colour of padding. A grey picture padded with another colour
+            becomes RGB.
     """
     top, left = max(0, -geometry.top), max(0, -geometry.left)
     bottom = min(geometry.scaled_height, geometry.height - geometry.top)

@@ -23,7 +23,7 @@ class Displayed:
     """An image as it is displayed.
 
     Attributes:
-        pixels: uint8 (height, width, 1 or 3): upright, in sRGB, on the background.
+        pixels: uint8, grey or RGB: upright, in sRGB, on the background.
         dtype: of the original pixels.
     """
 
@@ -47,12 +47,7 @@ class Similarity:
 
 
 def displayed_image(image: OpenedImage, orientation: int, policy: ImagePolicy) -> Displayed:
-    """The pixels of an image that are compared.
-
-    Args:
-        image: the opened file.
-        orientation: EXIF, 1 to 8.
-        policy: the policy for these pixels, with a lossy format and flattened alpha.
+    """The pixels of an image that are compared, under a policy with a lossy format and flattened alpha.
 
     Raises:
         BadInput: it cannot be decoded.
@@ -144,15 +139,12 @@ Box = tuple[int, int, int, int]
 
 
 def most_changed(one: Array, other: Array, side: int) -> Box:
-    """The window of at most `side` pixels a side in which two pictures differ most; the first of equals.
+    """Top, left, height and width of the window in which two pictures differ most; the first of equals.
 
     Args:
         one: uint8 (height, width).
-        other: the same size.
-        side: of the window.
-
-    Returns:
-        Top, left, height and width.
+        other: of the same size.
+        side: the longest that the window has.
     """
     height, width = min(side, one.shape[0]), min(side, one.shape[1])
     # Column sums of the rows in the window, moved down row by row: memory does not grow with the picture.

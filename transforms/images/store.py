@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from recordmill.transforms.images import icc, jpeg, jpeg_header, png, png_pixels, webp
+from recordmill.transforms.images import icc, jpeg, jpeg_header, png, webp
 from recordmill.transforms.images.color import flattened
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.geometry import is_identity, plan_geometry
@@ -36,10 +36,6 @@ def store_image(data: bytes, policy: ImagePolicy) -> StoredImage:
     `alpha_kept`, `ssim_missed` (no quality reaches the target). Then `stripped` of its metadata, and
     `optimized`, or `optimize_differed` if that would have changed a pixel and was not done.
 
-    Args:
-        data: the file.
-        policy: how images are stored.
-
     Raises:
         BadInput: stage `decode` or `encode`, with the reason and the remedy.
     """
@@ -47,16 +43,7 @@ def store_image(data: bytes, policy: ImagePolicy) -> StoredImage:
 
 
 def store_pixels(pixels: bytes, shape: tuple[int, int, int], policy: ImagePolicy) -> StoredImage:
-    """Converts raw pixels into the image of a record: a PNG with `--image_format=keep`.
-
-    Args:
-        pixels: uint8, row by row.
-        shape: height, width, channels (1 to 4).
-        policy: how images are stored.
-
-    Raises:
-        BadInput: the number of bytes does not match the shape, or as in `store_image`.
-    """
+    """As `store_image`, for raw pixels as in `opened_pixels`: a PNG with `--image_format=keep`."""
     return store_opened(opened_pixels(pixels, shape), policy)
 
 
@@ -151,14 +138,7 @@ def _turned(image: OpenedImage, notes: tuple[str, ...]) -> StoredImage:
 
 
 def _encoded(image: OpenedImage, own: StoredImage | None, work: Rendered, policy: ImagePolicy) -> StoredImage:
-    """The image encoded again, unless that is worse than the file.
-
-    Args:
-        image: the source.
-        own: the unchanged file, if the policy allows it.
-        work: the pixels to store.
-        policy: how images are stored.
-    """
+    """The image encoded again, unless that is worse than `own`, the file, if the policy allows that."""
     image_format = policy.image_format
     if image_format == "keep":
         image_format = "jpeg" if image.kind == "jpeg" and image.kept is not None else "png"
@@ -191,18 +171,8 @@ def _as_lossy(
         colors = pixels.shape[2]
         if not data:
             return _left_alone(image, own, "ssim_missed") if own is not None else _as_png(work, "ssim_missed")
-    height, width = pixels.shape[:2]
-    new = StoredImage(
-        data,
-        image_format,
-        height,
-        width,
-        colors,
-        "uint8",
-        COLORSPACES[colors],
-        ("reencoded" if image.kind == image_format else "transcoded", *work.actions),
-        jpeg_quality=quality,
-    )
+    actions = ("reencoded" if image.kind == image_format else "transcoded", *work.actions)
+    new = dataclasses.replace(_of(pixels, data, image_format, colors, actions), jpeg_quality=quality)
     stored = _not_larger(image, own, work, new, policy) if policy.reencode == "smaller" else new
     if not work.see_through:
         return stored
@@ -227,14 +197,13 @@ def _not_larger(
 
     if own is not None:
         return _left_alone(image, own, "not_smaller") if size(new) >= size(own) else new
-    only_turned = image.kind == "jpeg" and image.kept is not None and not work.is_new
     # Turning at its own quality is lossy too, and its loss has not been compared with the target.
-    if only_turned and image.kept is not None and policy.target_ssim is None:
-        if size(new) < size(image.kept):
-            return new
-        turned = _turned(image, ("not_smaller",))
-        return turned if size(turned) < size(new) else new
-    return new
+    if image.kind != "jpeg" or image.kept is None or work.is_new or policy.target_ssim is not None:
+        return new
+    if size(new) < size(image.kept):
+        return new
+    turned = _turned(image, ("not_smaller",))
+    return turned if size(turned) < size(new) else new
 
 
 def _left_alone(image: OpenedImage, own: StoredImage, *notes: str) -> StoredImage:
@@ -257,28 +226,30 @@ def _noted(stored: StoredImage, *notes: str | None, data: bytes | None = None) -
 def _as_png(work: Rendered, *notes: str) -> StoredImage:
     picture = work.picture
     _refuse_narrowed(picture)
-    height, width, channels = picture.pixels.shape
+    channels = picture.pixels.shape[2]
     if picture.pixels.dtype == np.uint16:
-        data = png_pixels.encode_deep(picture.pixels)
+        data = png.encode_deep(picture.pixels)
     else:
         data = encode_png(picture.pixels, picture.palette, picture.palette_alpha)
     if work.profile is not None:
         data = icc.png_with_profile(data, work.profile)
     if picture.palette:
         channels = 4 if picture.palette_alpha else 3
-    actions = ("transcoded", *work.actions, *notes)
-    return StoredImage(
-        data, "png", height, width, channels, picture.pixels.dtype.name, COLORSPACES[channels], actions
-    )
+    return _of(picture.pixels, data, "png", channels, ("transcoded", *work.actions, *notes))
 
 
 def _as_pixels(pixels: Array, image_format: str, actions: tuple[str, ...]) -> StoredImage:
-    height, width, channels = pixels.shape
     little = pixels.astype(pixels.dtype.newbyteorder("<"), copy=False)
     data = tensor_bytes(pixels) if image_format == "tensor" else little.tobytes()
-    return StoredImage(
-        data, image_format, height, width, channels, pixels.dtype.name, COLORSPACES[channels], actions
-    )
+    return _of(pixels, data, image_format, pixels.shape[2], actions)
+
+
+def _of(
+    pixels: Array, data: bytes, image_format: str, channels: int, actions: tuple[str, ...]
+) -> StoredImage:
+    height, width = pixels.shape[:2]
+    dtype, colorspace = pixels.dtype.name, COLORSPACES[channels]
+    return StoredImage(data, image_format, height, width, channels, dtype, colorspace, actions)
 
 
 def _with_metadata(stored: StoredImage, image: OpenedImage, policy: ImagePolicy) -> StoredImage:
@@ -301,7 +272,5 @@ def _with_metadata(stored: StoredImage, image: OpenedImage, policy: ImagePolicy)
 
 def _refuse_narrowed(picture: Picture) -> None:
     if picture.narrowed:
-        detail = (
-            "more than 8 bits a sample, which its decoder cuts: convert it to PNG, or --image_format=jpeg"
-        )
-        raise undecodable(NOT_SUPPORTED, detail)
+        detail = "more than 8 bits a sample, which its decoder cuts"
+        raise undecodable(NOT_SUPPORTED, f"{detail}: convert it to PNG, or --image_format=jpeg")

@@ -17,13 +17,7 @@ QUALITIES = (*range(20, 57, 2), *range(57, 101))
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TargetJpeg:
-    """A JPEG that is similar enough.
-
-    Attributes:
-        data: the file.
-        quality: of the encoder.
-        ssim: of its luma to the source's.
-    """
+    """A JPEG, and the similarity of its luma to the source's."""
 
     data: bytes
     quality: int
@@ -34,15 +28,8 @@ def encode_to_target(pixels: npt.NDArray[Any], target: float, subsampling: str) 
     """The JPEG of the least quality whose luma has a structural similarity to `pixels` of at least `target`.
 
     A bisection over QUALITIES, with at most six encodes. Similarity does not always rise with quality: the
-    result was measured to reach the target, but a lower quality might reach it too.
-
-    Args:
-        pixels: uint8 (height, width, 1 or 3).
-        target: above 0, at most 1.
-        subsampling: of the chroma: `420`, `422` or `444`.
-
-    Returns:
-        None if no quality that was tried, up to 100, reaches the target.
+    result was measured to reach the target, but a lower quality might reach it too. None if no quality that
+    was tried, up to 100, reaches it.
 
     Raises:
         BadInput: larger than a JPEG may be.

@@ -43,7 +43,7 @@ def written(picture: Iterable[tuple[bytes, bytes]], exif: bytes | None) -> bytes
 
     Args:
         picture: (name, payload) of chunks that hold no metadata.
-        exif: a TIFF structure; None for none.
+        exif: a TIFF structure, or None.
 
     Raises:
         BadInput: there is no chunk, or the image data lacks the size that a file with EXIF states.
@@ -84,11 +84,9 @@ def _extended_head(name: bytes, payload: bytes) -> bytes:
 
 
 def encode(pixels: Array, quality: int) -> bytes:
-    """A lossy WebP with chroma at 4:2:0 and lossless alpha.
+    """A lossy WebP with chroma at 4:2:0 and lossless alpha; grey becomes RGB.
 
-    Args:
-        pixels: uint8 (height, width, 1 to 4); grey becomes RGB.
-        quality: 1 to 100, on libwebp's scale, which differs from JPEG's.
+    The quality, 1 to 100, is on libwebp's scale, which differs from JPEG's.
 
     Raises:
         BadInput: larger than a WebP may be.

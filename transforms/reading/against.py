@@ -25,17 +25,15 @@ from recordmill.transforms.reading.dataset import followed
 from recordmill.transforms.reading.shard import record_at
 from recordmill.transforms.reading.verify_report import Fault, Likeness, Tally, merged
 from recordmill.transforms.reading.verify_shard import DAMAGED
-from recordmill.transforms.reading.verify_tasks import PIXELS_A_BYTE, StoredPlace, lost_record
+from recordmill.transforms.reading.verify_tasks import PIXELS_A_BYTE, StoredLocation, lost_record
 from recordmill.transforms.records import BadInput, ImageRecord, ImageRef, Mapped, StoredImage
-from recordmill.transforms.shards.hashing import with_split
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
-from recordmill.transforms.shards.references import reference_record
+from recordmill.transforms.shards.references import reference_record, with_split
 from recordmill.transforms.storage.faults import naming_faults
 from recordmill.transforms.storage.files import read_bytes
 from recordmill.transforms.storage.layout import FAILURES
 from recordmill.transforms.storage.reader import ImageReader
-from recordmill.transforms.workers.position import SLOW_FACTOR
-from recordmill.transforms.workers.task import Task, Worker
+from recordmill.transforms.workers.task import SLOW_FACTOR, Task, Worker
 
 IMAGE_DIFFERS, DIFFERS = "image differs from its source", "record differs from its source"
 WRONG_SPLIT = "record in another split than the source says"
@@ -148,37 +146,39 @@ class CompareTask(Task[Worker, Tally]):
 
     Attributes:
         references: of the records in the source.
-        places: of the same records in the dataset.
+        locations: of the same records in the dataset.
         settings: of their encoding.
         config: of the dataset.
     """
 
     references: Sequence[bytes]
-    places: Sequence[StoredPlace]
+    locations: Sequence[StoredLocation]
     settings: RecordSettings
     config: DatasetConfig
 
     @property
     def items(self) -> int:
         """Number of records."""
-        return len(self.places)
+        return len(self.locations)
 
     def run(self, worker: Worker) -> Tally:
         """Compares each record."""
         tally = Tally()
         comparer = SourceComparer(self.settings)
         worker.position.cpu_factor = SLOW_FACTOR
-        for at, (reference, place) in enumerate(zip(self.references, self.places, strict=True)):
-            with naming_faults(place.path), worker.item(at):
-                worker.position.work(PIXELS_A_BYTE * place.length)
-                self._compare(comparer, reference, place, tally)
+        for at, (reference, location) in enumerate(zip(self.references, self.locations, strict=True)):
+            with naming_faults(location.path), worker.item(at):
+                worker.position.work(PIXELS_A_BYTE * location.length)
+                self._compare(comparer, reference, location, tally)
         return tally
 
-    def _compare(self, comparer: SourceComparer, reference: bytes, place: StoredPlace, tally: Tally) -> None:
+    def _compare(
+        self, comparer: SourceComparer, reference: bytes, location: StoredLocation, tally: Tally
+    ) -> None:
         try:
-            payload = record_at(place.path, place.offset, place.length)
+            payload = record_at(location.path, location.offset, location.length)
         except DamagedRecordError as error:
-            tally.add(Fault(DAMAGED, place.name, place.record, place.offset, what=str(error)))
+            tally.add(Fault(DAMAGED, location.name, location.record, location.offset, what=str(error)))
             return
         key = ""
         try:
@@ -192,23 +192,27 @@ class CompareTask(Task[Worker, Tally]):
             if compared.action:
                 tally.checked[f"images {compared.action}"] += 1
             if compared.ssim is not None:
-                tally.likeness.add(Likeness(compared.ssim, compared.psnr, key, place.name, place.record))
-            differences = (*compared.differences, *split_differences(record, place.split, self.config))
+                tally.likeness.add(
+                    Likeness(compared.ssim, compared.psnr, key, location.name, location.record)
+                )
+            differences = (*compared.differences, *split_differences(record, location.split, self.config))
         images = {self.settings.rename.get(name, name) for name in _IMAGES}
         for one in differences:
             kind = (
                 WRONG_SPLIT if one.feature == "split" else IMAGE_DIFFERS if one.feature in images else DIFFERS
             )
-            tally.add(Fault(kind, place.name, place.record, place.offset, key, str(one)))
+            tally.add(Fault(kind, location.name, location.record, location.offset, key, str(one)))
 
     def lost(self, error: BadInput) -> Tally:
         """The fault of the only record."""
-        (place,) = self.places
-        return lost_record(place.name, place.record, place.offset, error)
+        (location,) = self.locations
+        return lost_record(location.name, location.record, location.offset, error)
 
     def split(self, start: int, end: int) -> CompareTask:
         """The same for some of the records."""
-        return dataclasses.replace(self, references=self.references[start:end], places=self.places[start:end])
+        return dataclasses.replace(
+            self, references=self.references[start:end], locations=self.locations[start:end]
+        )
 
     def join(self, results: Sequence[Tally]) -> Tally:
         """The sum of all."""

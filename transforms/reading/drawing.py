@@ -140,7 +140,7 @@ def picture_of(image: StoredImageBytes, side: int) -> Array:
 
     Args:
         image: encoded, or raw pixels.
-        side: pixels of the longest side; small images are enlarged by whole factors.
+        side: pixels of the longest side; small images are enlarged by integer factors.
 
     Returns:
         uint8 (height, width, 3), the caller's own.
@@ -315,7 +315,7 @@ def _strip(frames: Sequence[StoredImageBytes], side: int) -> Array:
 
 @functools.cache
 def font_of(height: int) -> Font:
-    """DejaVu Sans in that many pixels; Pillow's own font in its one size where there is no FreeType."""
+    """DejaVu Sans of that many pixels; Pillow's own font, of one size, without FreeType."""
     # found without importing it, which takes a second
     package = importlib.util.find_spec("matplotlib")
     folders = package.submodule_search_locations if package is not None else None

@@ -109,7 +109,7 @@ def sample_records(dataset: Dataset) -> list[bytes]:
 
 
 def first_records(shards: Iterable[ShardEntry], most: int) -> list[bytes]:
-    """Payloads of the first records, of some MB at most, but one at least.
+    """Payloads of the first records: at least one, and no more after 64 MB.
 
     Raises:
         ValueError: the first is damaged.
@@ -124,7 +124,7 @@ def first_records(shards: Iterable[ShardEntry], most: int) -> list[bytes]:
                 break
             found.append(payload)
     except ValueError:
-        if not found:  # else what is damaged is told when it is read
+        if not found:  # else the error comes when the record is read
             raise
     return found
 
@@ -138,16 +138,15 @@ def _payloads(shards: Iterable[ShardEntry]) -> Iterator[bytes]:
 
 
 def infer_specs(payloads: Sequence[bytes]) -> RecordSpecs:
-    """The specs of records of which these are the first.
+    """The specs of a dataset by its first records.
 
-    A list is of one value where each of these records has one; of any number otherwise, and wherever it has
-    a value for each object.
+    A feature has one value if each of these records has one; else any number, as values of objects always.
 
     Raises:
         ValueError: there is no record, one is no Example, or a feature is of two kinds.
     """
     if not payloads:
-        raise ValueError("there is no record that tells what features there are")
+        raise ValueError("there is no record to infer the features from")
     context: dict[str, list[Feature]] = {}
     steps: dict[str, list[Feature]] = {}
     for number, payload in enumerate(payloads):
@@ -170,7 +169,7 @@ def infer_specs(payloads: Sequence[bytes]) -> RecordSpecs:
 
 
 def _spec(name: str, found: Sequence[Feature], records: int) -> FeatureSpec | None:
-    """The spec of a feature that so many of the records have; None where none has a value of any kind."""
+    """The spec of a feature in so many records; None if none of them has a value."""
     kinds = {feature.kind for feature in found if feature.kind is not None}
     if not kinds:
         return None
@@ -182,9 +181,9 @@ def _spec(name: str, found: Sequence[Feature], records: int) -> FeatureSpec | No
 
 
 def image_name(specs: RecordSpecs, dataset: Dataset, payloads: Sequence[bytes]) -> str | None:
-    """The stored name of the feature, or feature list, that holds one image each; None where there is none.
+    """The stored name of the feature, or feature list, of images; None if there is none.
 
-    Where no manifest tells, records must really hold an image under a usual name.
+    Without a manifest, the records must have an image under a usual name.
     """
     stored = {dataset.renames.get(name, name): name for name in (*specs.features, *specs.feature_lists)}
     keys = IMAGE_KEYS if dataset.manifest is None else IMAGE_KEYS[:2]
@@ -199,7 +198,7 @@ def image_name(specs: RecordSpecs, dataset: Dataset, payloads: Sequence[bytes]) 
 
 
 def sample_images(payloads: Iterable[bytes], name: str, dataset: Dataset) -> list[SampleImage]:
-    """The images of records under a name: those that are known to be images."""
+    """The images of records under a name, without bytes that are no image."""
     found = []
     for payload in payloads:
         features = read_example(payload)
@@ -255,7 +254,7 @@ def _file_shape(data: bytes) -> tuple[int, int, int] | None:
 
 
 def _codec(payload: bytes, span: Span, shape: Shape) -> tuple[str, str]:
-    """Codec and dtype of bytes; empty where they are no image."""
+    """Codec and dtype of bytes; empty if they are no image."""
     data = payload[span.start : span.stop]
     if shape.image_format not in PIXEL_FORMATS and is_encoded(data[:16]):
         return "image", "uint16" if data[:4] == b"\x89PNG" and data[24:25] == b"\x10" else "uint8"

@@ -45,7 +45,7 @@ def contact_sheet(records: Sequence[StoredRecord | BadInput], columns: int, side
 
     Args:
         records: in their order; a BadInput is one that could not be read, and gets a cell that says so.
-        columns: cells a row, fewer where there are fewer records.
+        columns: cells per row; fewer if there are fewer records.
         side: pixels of the longest side of a picture.
 
     Returns:
@@ -129,7 +129,7 @@ def _classes(record: StoredRecord) -> list[Part]:
 
 
 def _write_parts(pen: Any, at: tuple[int, int], parts: Sequence[Part], font: Font, width: int) -> None:
-    """Texts in one line, each behind its colour; `...` where there is no room for more."""
+    """Texts in one line, each behind its colour; `...` if there is no room for more."""
     x, y = at
     end, size, more = x + width, text_size("", font)[1], text_size("...", font)[0]
     for number, (color, text) in enumerate(parts):

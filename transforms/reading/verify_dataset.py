@@ -88,7 +88,7 @@ def open_dataset(path: str) -> tuple[Dataset, Expected, Tally]:
         if not has_manifest:
             raise
         tally.add(Fault(CHANGED, MANIFEST, what=str(error)))
-        tally.notes.add(f"what {MANIFEST} says: it is damaged, and what it says was not looked at")
+        tally.notes.add(f"the contents of {MANIFEST}: it is damaged")
         return _without_manifest(path), Expected(), tally
     if dataset.manifest is None:
         tally.notes.add(f"sizes, SHA-256, features, labels and keys: there is no {MANIFEST}")

@@ -49,13 +49,14 @@ _LABELS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 # Of the schemas `plain` and `features`.
 _FREE_LABELS = (("label", ("label/text",)),)
-# Masks of complete images, and whether their pixels are class ids.
+# Masks of images and of objects, and whether their pixels are class ids.
 _MASKS = {
     "image/segmentation/class/encoded": True,
     "image/segmentation/instance/encoded": False,
     "image/panoptic/category/encoded": True,
     "image/panoptic/instance/encoded": False,
     "mask_raw": True,
+    _OBJECT_MASK: False,
 }
 _BACKGROUND = 0
 _ITEM_BYTES = {"uint8": 1, "uint16": 2}
@@ -121,18 +122,19 @@ class RecordChecker:
         for where, view in parts:
             image = _image(view, expected.is_ours)
             images += image is not None
-            masks += sum(len(_feature(view, name).spans) for name in (*_MASKS, _OBJECT_MASK))
+            mask_names = [name for name in _MASKS if name in view.features]
+            masks += sum(len(view.features[name].spans) for name in mask_names)
+            shape = view.shape()
             found = [
-                *(self._image_faults(view, image) if image is not None else ()),
-                *self._mask_faults(view),
+                *(self._image_faults(view, image, shape) if image is not None else ()),
+                *self._mask_faults(view, shape, mask_names),
                 *self._label_faults(view),
                 *_object_faults(view, expected.is_ours),
             ]
             faults += [(kind, where + what) for kind, what in found]
         return Checked(key, faults, images, masks)
 
-    def _image_faults(self, view: RecordView, data: bytes) -> Iterator[Fault]:
-        shape = view.shape()
+    def _image_faults(self, view: RecordView, data: bytes, shape: Shape) -> Iterator[Fault]:
         is_unnamed_raw = not shape.image_format and _pixel_bytes(shape) == len(data)  # of the schema `plain`
         if is_unnamed_raw or shape.image_format in ("raw", "tensor"):
             yield from _pixel_faults(data, shape)
@@ -146,14 +148,11 @@ class RecordChecker:
         if digest and self._expected.is_ours and hashlib.sha256(data).hexdigest() != digest:
             yield WRONG_DIGEST, "image/key/sha256 is another image's"
 
-    def _mask_faults(self, view: RecordView) -> Iterator[Fault]:
-        shape = view.shape()
-        for name, is_classes in _MASKS.items():
-            classes = self._classes if is_classes else None
+    def _mask_faults(self, view: RecordView, shape: Shape, names: Sequence[str]) -> Iterator[Fault]:
+        for name in names:
+            classes = (0, 1) if name == _OBJECT_MASK else self._classes if _MASKS[name] else None
             for data in _values(view, name):
                 yield from _mask_faults(data, shape, classes, name == "mask_raw")
-        for data in _values(view, _OBJECT_MASK):
-            yield from _mask_faults(data, shape, (0, 1))
 
     def _label_faults(self, view: RecordView) -> Iterator[Fault]:
         """Ids without a class, and names of another class."""
@@ -216,9 +215,9 @@ def _spec_faults(
     specs = expected.features or {}
     for noun, found, wanted in (("", features, specs), ("the feature list ", lists, expected.lists)):
         for name in sorted(wanted.keys() - found.keys()):
-            yield WRONG_FEATURES, f"{noun}{name} is not there"
+            yield WRONG_FEATURES, f"{noun}{name} is missing"
         for name in sorted(found.keys() - wanted.keys()):
-            yield WRONG_FEATURES, f"{noun}{name} is in no manifest"
+            yield WRONG_FEATURES, f"{noun}{name} is not in the manifest"
     for name, spec in specs.items():
         if name in features:
             yield from _feature_faults(name, features[name], spec)
@@ -251,7 +250,7 @@ def _pixel_faults(data: bytes, shape: Shape) -> Iterator[Fault]:
     size, sides = _pixel_bytes(shape), shape[:3]
     shown = "x".join("?" if side is None else str(side) for side in sides)
     if size is None or shape.dtype not in _ITEM_BYTES:
-        yield UNDECODABLE, f"pixels whose shape and dtype are not told: {shown} {shape.dtype}"
+        yield UNDECODABLE, f"pixels of unknown shape or dtype: {shown} {shape.dtype}"
         return
     if shape.image_format != "tensor":
         if len(data) != size:
@@ -368,7 +367,7 @@ def _object_faults(view: RecordView, is_ours: bool) -> Iterator[Fault]:
         yield UNEVEN, f"{count} boxes and {', '.join(map(str, sorted(points)))} values of key points"
     parts = _feature(view, f"{_OBJECT}part/object").numbers
     if any(not 0 <= number < count for number in parts):
-        yield UNEVEN, f"a part of an object that is not there, of {count}"
+        yield UNEVEN, f"a part of a missing object, of {count}"
 
 
 def _box_faults(view: RecordView, prefix: str) -> Iterator[Fault]:
@@ -379,5 +378,5 @@ def _box_faults(view: RecordView, prefix: str) -> Iterator[Fault]:
         return
     for at, (xmin, xmax, ymin, ymax) in enumerate(zip(*sides, strict=True)):
         if not (0 <= xmin <= xmax <= 1 and 0 <= ymin <= ymax <= 1):
-            what = f"{prefix} {at}: x {xmin:g} to {xmax:g}, y {ymin:g} to {ymax:g}; each has to be in 0 to 1"
+            what = f"{prefix} {at}: x {xmin:g} to {xmax:g}, y {ymin:g} to {ymax:g}; each must be in [0, 1]"
             yield BAD_BOX, what

@@ -18,8 +18,7 @@ from recordmill.transforms.reading.verify_report import Fault, Tally, merged
 from recordmill.transforms.reading.verify_shard import DAMAGED, RecordRange, scan_shard
 from recordmill.transforms.records import BadInput
 from recordmill.transforms.storage.faults import naming_faults
-from recordmill.transforms.workers.position import SLOW_FACTOR
-from recordmill.transforms.workers.task import Task, Worker
+from recordmill.transforms.workers.task import SLOW_FACTOR, Task, Worker
 
 PIXELS_A_BYTE = 20
 """Pixels assumed for each byte of a record, to limit its processor time: it may have many images."""
@@ -30,7 +29,7 @@ _ENTRY = np.dtype([("high", ">u8"), ("low", ">u8"), ("shard", ">u4"), ("record",
 ENTRY_BYTES = _ENTRY.itemsize
 
 
-class StoredPlace(NamedTuple):
+class StoredLocation(NamedTuple):
     """Where a record is stored.
 
     Attributes:
@@ -54,9 +53,9 @@ class StoredPlace(NamedTuple):
         return json.dumps(self, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
     @staticmethod
-    def unpack(packed: bytes) -> StoredPlace:
-        """The place of the bytes that `pack` returned."""
-        return StoredPlace(*json.loads(packed.decode("utf-8", "surrogatepass")))
+    def unpack(packed: bytes) -> StoredLocation:
+        """The location of the bytes that `pack` returned."""
+        return StoredLocation(*json.loads(packed.decode("utf-8", "surrogatepass")))
 
 
 class Verified(NamedTuple):
@@ -65,12 +64,12 @@ class Verified(NamedTuple):
     Attributes:
         tally: counts and faults.
         keys: `key_entry` of each record, concatenated.
-        places: key and packed `StoredPlace` of each record, for a comparison with the source.
+        locations: key and packed `StoredLocation` of each record, for a comparison with the source.
     """
 
     tally: Tally
     keys: bytes = b""
-    places: Sequence[tuple[str, bytes]] = ()
+    locations: Sequence[tuple[str, bytes]] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -106,12 +105,12 @@ class CheckTask(Task[Worker, Verified]):
     Attributes:
         records: of a shard.
         expected: what they must be like.
-        has_places: whether the result has their places.
+        has_locations: whether the result has their locations.
     """
 
     records: RecordRange
     expected: Expected
-    has_places: bool = False
+    has_locations: bool = False
 
     @property
     def items(self) -> int:
@@ -122,36 +121,38 @@ class CheckTask(Task[Worker, Verified]):
         """Checks each record."""
         worker.position.cpu_factor = SLOW_FACTOR
         checker, records = RecordChecker(self.expected), self.records
-        tally, keys, places = Tally(), bytearray(), []
+        tally, keys, locations = Tally(), bytearray(), []
         with naming_faults(records.path):
             try:
                 for at, (offset, payload) in enumerate(records.read()):
                     key, number = self._check(worker, checker, at, offset, payload, tally), records.first + at
                     if key and self.expected.is_ours:
                         keys += key_entry(key, records.shard, number)
-                    if key and self.has_places:
+                    if key and self.has_locations:
                         length = records.lengths[at]
-                        place = StoredPlace(records.path, records.name, records.split, number, offset, length)
-                        places.append((key, place.pack()))
+                        location = StoredLocation(
+                            records.path, records.name, records.split, number, offset, length
+                        )
+                        locations.append((key, location.pack()))
                     worker.progress(1, len(payload))
             except DamagedRecordError as error:
                 what = "it was complete a moment ago: somebody writes to it, or the disk fails"
                 tally.add(Fault(DAMAGED, records.name, error.number, error.offset, what=what))
-        return Verified(tally, bytes(keys), places)
+        return Verified(tally, bytes(keys), locations)
 
     def _check(
         self, worker: Worker, checker: RecordChecker, at: int, offset: int, payload: bytes, tally: Tally
     ) -> str:
         """Checks one record; returns its key."""
-        place = (self.records.name, self.records.first + at, offset)
+        location = (self.records.name, self.records.first + at, offset)
         try:
             with worker.item(at, "decode"):
                 worker.position.work(PIXELS_A_BYTE * len(payload))
                 found = checker.check(payload)
         except BadInput as error:
-            tally.add(Fault(UNDECODABLE, *place, what=str(error)))
+            tally.add(Fault(UNDECODABLE, *location, what=str(error)))
             return ""
-        tally.add(*(Fault(kind, *place, found.key, what) for kind, what in found.faults))
+        tally.add(*(Fault(kind, *location, found.key, what) for kind, what in found.faults))
         tally.checked["images"] += found.images
         tally.checked["masks"] += found.masks
         tally.checked["keys"] += bool(found.key and self.expected.is_ours)
@@ -170,7 +171,7 @@ class CheckTask(Task[Worker, Verified]):
         return Verified(
             merged(one.tally for one in results),
             b"".join(one.keys for one in results),
-            [place for one in results for place in one.places],
+            [location for one in results for location in one.locations],
         )
 
 

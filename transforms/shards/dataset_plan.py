@@ -23,10 +23,14 @@ from recordmill.transforms.examples.schema import (
     check_names,
 )
 from recordmill.transforms.records import SPLIT_NAME, ImageRecord, JobError
-from recordmill.transforms.shards.hashing import DEFAULT_SPLIT
 from recordmill.transforms.shards.previous import MaskMap, PreviousVersion
 from recordmill.transforms.shards.record_encoder import RecordSettings
-from recordmill.transforms.shards.references import pack_reference, reference_record, reference_shard
+from recordmill.transforms.shards.references import (
+    DEFAULT_SPLIT,
+    pack_reference,
+    reference_record,
+    reference_shard,
+)
 from recordmill.transforms.shards.report import shard_digest
 from recordmill.transforms.shards.statistics import CountedFeatures, Statistics
 from recordmill.transforms.shards.tasks import EncodeTask, encoder_pool

@@ -1,4 +1,4 @@
-"""Reads a shard that another writer has written: proves it complete, and collects its report."""
+"""Verifies a shard that another writer wrote, indexes it, and makes its report."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def shard_of_name(path: str) -> tuple[str, int]:
 
 
 def read_back(path: str) -> ShardReport:
-    """Reads all of a shard, once; writes its index next to it, under a name that no other attempt uses.
+    """Reads a shard once, and writes its index next to it, under a name that no other attempt uses.
 
     Raises:
-        JobError: it is damaged, or the machine does not let it be read or the index be written.
+        JobError: it is damaged or cannot be read, or the index cannot be written.
     """
     split, shard = shard_of_name(path)
     index_path = f"{path.removesuffix('.tfrecord')}-{uuid.uuid4().hex[:12]}.idx"

@@ -32,8 +32,7 @@ from recordmill.transforms.shards.report import WriteStats
 from recordmill.transforms.shards.reuse import EncodedRecord, PreviousRecords
 from recordmill.transforms.shards.statistics import CountedFeatures, is_lossy
 from recordmill.transforms.storage.reader import ListedReader, Loading, read_ahead
-from recordmill.transforms.workers.position import SLOW_FACTOR
-from recordmill.transforms.workers.task import Worker
+from recordmill.transforms.workers.task import SLOW_FACTOR, Worker
 
 _NOTHING = Mapped()
 _OBJECTS = frozenset({"objects"})

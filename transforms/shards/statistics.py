@@ -1,4 +1,4 @@
-"""Counts of stored records: sizes, shapes, classes and boxes. Made as shards are written, for the report."""
+"""Counts of stored records for the report: sizes, shapes, classes and boxes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from recordmill.transforms.images.policy import LOSSY
 from recordmill.transforms.records import StoredImage
 
 MOST_REENCODED = 4
-"""How many images that were re-encoded are remembered."""
+"""How many re-encoded images are listed."""
 
 MOST_BOXES = 100
 _ASPECTS = (-12, 12)
@@ -38,7 +38,7 @@ NO_PIXELS: Mapping[int, int] = MappingProxyType({})
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 Sides = tuple[float, float, float, float]
-"""xmin, ymin, xmax, ymax of a box: shares of width and height."""
+"""xmin, ymin, xmax, ymax of a box, normalised to [0, 1]."""
 
 
 def add_counts(total: msgspec.Struct, more: msgspec.Struct) -> None:
@@ -71,27 +71,27 @@ def decode_counter(kind: Any, value: Any) -> Counter[Any]:
 
 
 class Statistics(msgspec.Struct):
-    """Mergeable counts of what the records of one or more shards of one split hold.
+    """Mergeable counts of the records of one or more shards of one split.
 
     Attributes:
-        records: that were counted.
-        images: with a height and a width, among them; of sequences, every frame.
+        records: number of records.
+        images: number of images with a height and a width; of sequences, every frame.
         unlabelled: records without a label or an object.
-        least: width and height of the smallest image by area; None where there is none.
-        most: of the largest.
-        widths: of images, by bin: the bin b has those of 2^(b/2) pixels, rounded.
-        heights: likewise.
-        aspects: width over height, by bin: the bin b has those of 2^(b/4), rounded; from -12 to 12.
+        least: width and height of the smallest image by area; None without images.
+        most: width and height of the largest.
+        widths: of images, by bin: bin b has those of 2^(b/2) pixels, rounded.
+        heights: of images, by bin, as `widths`.
+        aspects: width over height, by bin: bin b has those of 2^(b/4), rounded; from -12 to 12.
         labels: class ids of images, each counted once a label.
         objects: class ids of objects.
         pixels: number of pixels of each class id in the masks of images; 255 is the ignore label.
         pixel_images: number of images whose mask has a class id, by class id.
         boxes_per_image: number of boxes of each image; more than 100 are 100.
-        box_sides: square root of the share of the image that a box covers, by bin: the bin b has those of
+        box_sides: square root of the part of the image that a box covers, by bin: bin b has those of
             2^(b/2), rounded; from -16 to 0.
         box_aspects: as `aspects`, in pixels.
-        reencoded: key and packed reference of a few images that were stored other than the source has them,
-            lossily: those whose references come first, whatever order they were written in.
+        reencoded: key and packed reference of a few images that were re-encoded lossily: those with the
+            first references, in whatever order they were written.
     """
 
     records: int = 0
@@ -122,11 +122,8 @@ class Statistics(msgspec.Struct):
         """Counts one record.
 
         Args:
-            sizes: width and height of its image, of each frame of a sequence; of none where it has none.
-            labels: class ids of the image.
-            objects: class ids of its objects.
-            boxes: of its objects; None where records of its kind have no boxes at all.
-            pixels: number of pixels of each class id in the mask of the image.
+            sizes: width and height of its image, or of each frame of a sequence.
+            labels, objects, boxes, pixels: as in `Counted`.
         """
         self.records += 1
         size = None
@@ -146,12 +143,12 @@ class Statistics(msgspec.Struct):
                 self._add_box(box, size or (1, 1))
 
     def add_reencoded(self, key: str, reference: bytes) -> None:
-        """Remembers an image that was re-encoded, if it is among the first."""
+        """Lists an image that was re-encoded, if its reference is among the first."""
         if len(self.reencoded) < MOST_REENCODED or reference < self.reencoded[-1][1]:
             self._remember([(key, reference)])
 
     def merge(self, other: Statistics) -> None:
-        """Counts in all that `other` has counted."""
+        """Adds the counts of `other`."""
         add_counts(self, other)
         for size in (other.least, other.most):
             if size is not None:
@@ -185,14 +182,14 @@ class Statistics(msgspec.Struct):
             self._stretch(size)
 
     def _stretch(self, size: tuple[int, int]) -> None:
-        """Of sizes of one area the narrowest counts, so that it is no matter which came first."""
+        """Of several sizes of one area the narrowest counts, so that their order does not matter."""
         if self.least is None or _by_area(size) < _by_area(self.least):
             self.least = size
         if self.most is None or _by_area(size) > _by_area(self.most):
             self.most = size
 
     def _add_box(self, box: Sides, size: tuple[int, int]) -> None:
-        # As records store them, so that counting stored records gives the same.
+        # As records store them: counting stored records must give the same.
         xmin, ymin, xmax, ymax = _four_floats.unpack(_four_floats.pack(*box))
         width, height = xmax - xmin, ymax - ymin
         is_area = width > 0 and height > 0
@@ -204,7 +201,7 @@ class Statistics(msgspec.Struct):
 
 
 def _bin(value: float, to_double: int, limits: tuple[int, int] | None = None) -> int:
-    """The bin of a positive value, where so many bins double it."""
+    """The bin of a positive value; it doubles every `to_double` bins."""
     position = to_double * math.log2(value)
     if limits is not None:
         position = min(max(position, limits[0]), limits[1])
@@ -212,7 +209,7 @@ def _bin(value: float, to_double: int, limits: tuple[int, int] | None = None) ->
 
 
 def _aspect_bin(width: float, height: float) -> int:
-    """The bin of a shape; at the ends those without a width, or without a height."""
+    """The bin of a shape; the first and last are for those without width or height."""
     if not width > 0:
         return _ASPECTS[0] if height > 0 else 0
     return _bin(width / height, 4, _ASPECTS) if height > 0 else _ASPECTS[1]
@@ -239,7 +236,7 @@ class Counted(NamedTuple):
     Attributes:
         labels: class ids of the image, or of the sequence and of its steps.
         objects: class ids of objects.
-        boxes: of objects; None where no record has any.
+        boxes: of objects; None for records of a kind without boxes.
         pixels: number of pixels of each class id in the mask of the image.
     """
 
@@ -250,11 +247,11 @@ class Counted(NamedTuple):
 
 
 class CountedFeatures:
-    """Finds what is counted by the features' names.
+    """Finds the counted features by their names.
 
     Args:
-        schema: that makes the features.
-        settings: of the dataset. Its free features are not counted, whatever they are called.
+        schema: of the features.
+        settings: of the dataset. Its free features are not counted, whatever their names.
     """
 
     def __init__(self, schema: Schema, settings: FeatureSettings) -> None:
@@ -282,7 +279,7 @@ class CountedFeatures:
         lists: Mapping[str, Sequence[Feature]] | None = None,
         masks: Mapping[str, bytes] = _NO_MASKS,
     ) -> Counted:
-        """What is counted of one record.
+        """The counts of one record.
 
         Args:
             features: of the record, under our names; of a sequence, its context.
@@ -301,7 +298,7 @@ class CountedFeatures:
 
 
 def _class_pixels(masks: Mapping[str, bytes]) -> Mapping[int, int]:
-    """The pixels of each class, counted in the stored bytes: a reused mask has nothing else."""
+    """The pixels of each class, from the stored bytes: a reused mask has nothing else."""
     name = next((name for name in _CLASS_MASKS if name in masks), None)
     if name is None:
         return NO_PIXELS

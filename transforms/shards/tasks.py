@@ -24,8 +24,7 @@ from recordmill.transforms.storage.file_system import Status, file_system
 from recordmill.transforms.storage.files import write_file
 from recordmill.transforms.storage.layout import LINEAGE_ENDING
 from recordmill.transforms.workers.pool import ITEM_SECONDS, ProcessExecutor
-from recordmill.transforms.workers.position import SLOW_FACTOR
-from recordmill.transforms.workers.task import Progress, R, Task, Worker
+from recordmill.transforms.workers.task import SLOW_FACTOR, Progress, R, Task, Worker
 
 _COPY_BYTES = 1 << 20
 _WRITE_BYTES = 1 << 18

@@ -11,10 +11,11 @@ import msgspec
 
 from recordmill.transforms.examples.columns import ColumnTypes
 from recordmill.transforms.records import Annotations, ClassNames, ImageRecord, add_classes
-from recordmill.transforms.shards.hashing import DEFAULT_SPLIT, key_digest
 from recordmill.transforms.shards.references import (
+    DEFAULT_SPLIT,
     digest_of,
     has_details,
+    key_digest,
     listed_content,
     pack_record,
     unpack_record,

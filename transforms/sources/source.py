@@ -28,7 +28,7 @@ SOURCE_FLAGS = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Description:
-    """What a source reads; `recordmill formats` prints it, and README's table is made of it."""
+    """What a source reads, for `recordmill formats` and the reference page of sources."""
 
     reads: str  # the files, in a line
     label: str  # where labels come from

@@ -30,7 +30,7 @@ from recordmill.transforms.internal_errors import internal_errors
 from recordmill.transforms.records import BadInput, Failure, StoredImage
 from recordmill.transforms.sweeping.results import Crop, Setting
 from recordmill.transforms.workers.pool import TAKES_TOO_LONG
-from recordmill.transforms.workers.position import SLOW_FACTOR, cpu_seconds
+from recordmill.transforms.workers.task import SLOW_FACTOR, cpu_seconds
 
 RecordBytes = Callable[[StoredImage], int]
 """The size of the record with an image, including the frame."""

@@ -16,9 +16,8 @@ from typing import Any, Generic, NamedTuple
 
 from recordmill.transforms.internal_errors import log_once
 from recordmill.transforms.records import BadInput, JobError
-from recordmill.transforms.workers.position import Position
 from recordmill.transforms.workers.process import WorkerProcess, give_back, take
-from recordmill.transforms.workers.task import C, Progress, R, Task, Worker
+from recordmill.transforms.workers.task import C, Position, Progress, R, Task, Worker
 from recordmill.transforms.workers.worker import (
     OUT_OF_MEMORY,
     Answer,

@@ -18,7 +18,7 @@ import weakref
 from multiprocessing.connection import Connection
 
 from recordmill.transforms.records import JobError
-from recordmill.transforms.workers.position import SharedPosition, create_file
+from recordmill.transforms.workers.task import SharedPosition, create_file
 
 # It sleeps on its socket, and imports nothing of ours before the first message.
 _BOOT = (

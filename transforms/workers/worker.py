@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 from recordmill.transforms import internal_errors
 from recordmill.transforms.records import BadInput, JobError
 from recordmill.transforms.workers import own_process
-from recordmill.transforms.workers.position import SharedPosition
-from recordmill.transforms.workers.task import Task, Worker
+from recordmill.transforms.workers.task import SharedPosition, Task, Worker
 
 OUT_OF_MEMORY = 75
 """The exit status of a worker that has found no memory for an item."""

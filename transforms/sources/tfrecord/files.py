@@ -1,7 +1,4 @@
-"""The files of TFRecords of an input, the splits in their names, and class names in files next to them.
-
-Those are manifest.json, label_map.pbtxt and *.labels.txt.
-"""
+"""The TFRecord files of an input, the splits in their names, and files with class names next to them."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ _MOST_BYTES = 64 << 20
 
 
 def is_tfrecord_name(name: str) -> bool:
-    """Whether a file has a name of TFRecord files."""
+    """Whether a file is named like TFRecords."""
     return _NAME.fullmatch(name) is not None
 
 
