@@ -124,11 +124,7 @@ class NamesFound(NamedTuple):
 
 
 def class_names(dataset: Dataset) -> NamesFound:
-    """The classes that the manifest, else label maps, else a label file of TFDS define.
-
-    Raises:
-        OSError: the files next to the shards cannot be read.
-    """
+    """The classes that the manifest, else label maps, else a label file of TFDS define. Raises OSError."""
     if dataset.manifest is not None or not dataset.shards:
         return NamesFound(dataset.labels, {})
     path = dataset.folder if dataset.path == dataset.folder else dataset.shards[0].path

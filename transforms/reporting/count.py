@@ -74,11 +74,7 @@ class Count:
 
 
 def count_records(dataset: Dataset) -> Count:
-    """Reads all shards, one record at a time.
-
-    Raises:
-        OSError: a shard cannot be read now.
-    """
+    """Reads all shards, one record at a time. Raises OSError."""
     counting = _Counting(class_names(dataset).shown, dataset.renames)
     spread = _Spread()
     found = Count({split: Statistics() for split in dataset.splits}, counting.labels, locations=spread.kept)
