@@ -339,7 +339,7 @@ def _checked(
         and layout.codec == "image"
     ):
         deep = "is a PNG of 16 bits, others are of 8; give dtype='uint16' or 'uint8'"
-        with tf.control_dependencies([image]):  # what is decoded has more bytes than that
+        with tf.control_dependencies([image]):  # a decoded file has more than 25 bytes
             is_deep = tf.strings.substr(data, 24, 1) == _SIXTEEN_BITS
         if layout.formats != {"png"}:
             is_deep = tf.logical_and(tf.strings.substr(data, 0, 4) == _PNG, is_deep)

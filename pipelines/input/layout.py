@@ -89,7 +89,7 @@ class Layout:
 
     Attributes:
         features: that are parsed; of a sequence its context.
-        ours: the name in our schemas, by name; only where they differ.
+        ours: the name in our schemas, by name; only names that differ.
         image: of the record, or of its steps; None if it is left as stored.
         masks: of the image, with the value for no mask.
         object_masks: the PNGs of the masks of objects; None if there are none.
@@ -234,7 +234,7 @@ def _sampled(
 
 
 def _with_annotations(layout: Layout) -> Layout:
-    """With masks and boxes, if the records have what they need."""
+    """The layout with masks and boxes, if the records have all their features."""
     by_ours = {layout.ours.get(name, name): name for name in layout.features}
     boxes = {}
     for prefix in (BOXES, PART_BOXES):

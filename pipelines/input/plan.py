@@ -163,7 +163,7 @@ def _pair(layout: Layout, label: str | None) -> tuple[str, str]:
     mask = next(iter(layout.masks), None)
     if label is not None and (mask is None or layout.features[label].shape == ()):
         return layout.image.name, label
-    if mask is not None:  # a plain record has an empty list of labels beside its mask
+    if mask is not None:  # a plain record has an empty list of labels next to its mask
         return layout.image.name, mask
     if layout.stored(BOXES) is None:
         raise ValueError(

@@ -23,7 +23,7 @@ class Fit(NamedTuple):
 
     Attributes:
         content: height and width that the image is scaled to.
-        offset: rows and columns before it; negative where it is cropped.
+        offset: rows and columns before it; negative if it is cropped.
     """
 
     content: tuple[Any, Any]

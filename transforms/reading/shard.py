@@ -131,7 +131,7 @@ def record_at(path: str, offset: int, length: int, number: int = 0) -> bytes:
 
 
 def read_index(path: str) -> Index:
-    """Reads an index as DALI and the `tfrecord` package have it: a line `<offset> <length>` per record.
+    """Reads an index of DALI and the `tfrecord` package: a line `<offset> <length>` per record.
 
     Raises:
         ValueError: a line has another form; names file and line.

@@ -74,7 +74,7 @@ class ImageFacts:
         height: pixels, as stored; 0 if unknown.
         width: pixels, as stored; 0 if unknown.
         channels: values per pixel; 0 if unknown.
-        fault: what is wrong with it; empty if no fault was found.
+        fault: empty if none was found.
     """
 
     image_format: str
