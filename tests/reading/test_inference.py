@@ -110,6 +110,8 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
             "raw",
             "uint16",
         ),
+        # not 2 x 3 pixels with alpha
+        ({"image_raw": (bytes(24),), "height": (2,), "width": (3,), "dtype": (b"float32",)}, None, "", ""),
         ({"image": (b"path/of/a.jpg",)}, None, "", ""),
         ({"label": (1,)}, None, "", ""),
     ],
