@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -181,7 +182,7 @@ def _check_no_images(
     finder = ImageFinder(config, manifest)
     for name in names[:_TRIED]:  # values that name images, with or without their extension
         images = [str(value) for row in first if not is_missing(value := row.get(name))]
-        if not images or len(images) != len(first) or not finder.is_anywhere(images[0]):
+        if not images or len(images) != len(first):
             continue
         folder = finder.find_folder(images)
         if folder is not None or finder.finds(images):
@@ -321,7 +322,7 @@ class RowColumns:
         for row in map(self._free, first):
             for usual, _ in self._usual:
                 self._features.update([one for one in usual if one in row][1:])
-        self._cached: dict[tuple[str, ...], Columns] = {}
+        self._cached_columns = functools.lru_cache(_CACHED)(self._columns_in)
 
     def __call__(self, item: Mapping[str, Any]) -> Columns:
         """The columns of one row.
@@ -329,13 +330,7 @@ class RowColumns:
         Raises:
             BadInput: only later rows have images; or two names of one meaning were both used.
         """
-        names = tuple(item)
-        found = self._cached.get(names)
-        if found is None:
-            found = self._columns_in(self._free(names))
-            if len(self._cached) >= _CACHED:
-                self._cached.clear()
-            self._cached[names] = found
+        found = self._cached_columns(tuple(item))
         if not self._asked:
             return found
         image = found.image if self._image is None else _as_written(item, self._image)
@@ -346,7 +341,8 @@ class RowColumns:
         """Names by lower case, without those that flags name."""
         return _by_lower(name for name in names if name.lower() not in self._asked)
 
-    def _columns_in(self, names: Mapping[str, str]) -> Columns:
+    def _columns_in(self, spelled: tuple[str, ...]) -> Columns:
+        names = self._free(spelled)
         image = self._pick(names, 0)
         late = image or names.get(VERTEX_IMAGE.lower())
         if late is not None and self._columns.image is None:
