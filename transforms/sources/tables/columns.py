@@ -70,7 +70,7 @@ class Columns(msgspec.Struct, frozen=True):
     relative: bool = False  # boxes in `box` are normalised to [0, 1]
     has_lists: bool = False  # rows have lists of boxes
     relative_lists: bool = False  # boxes in lists are normalised
-    is_vertex: bool = False  # rows are read as those of Vertex AI's file if they look so
+    is_vertex: bool = False  # rows with an `imageGcsUri` are rows of Vertex AI's file
 
     @property
     def has_boxes(self) -> bool:
@@ -325,11 +325,7 @@ class RowColumns:
         self._cached_columns = functools.lru_cache(_CACHED)(self._columns_in)
 
     def __call__(self, item: Mapping[str, Any]) -> Columns:
-        """The columns of one row.
-
-        Raises:
-            BadInput: only later rows have images; or two names of one meaning were both used.
-        """
+        """The columns of one row. Raises BadInput if they contradict those of earlier rows."""
         found = self._cached_columns(tuple(item))
         if not self._asked:
             return found

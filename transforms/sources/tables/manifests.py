@@ -206,9 +206,9 @@ class ImageFinder:
         return links_outside(self._config)
 
     def find_folder(self, images: Sequence[str]) -> str | None:
-        """The only folder near the manifest that holds all images, if none lies at its path.
+        """The only folder near the manifest with all images, if none is found at its path.
 
-        From then on, images are also looked for in that folder.
+        From then on, images are also searched in that folder.
         """
         if not images or self._is_in(self._bases, images[0]):
             return None

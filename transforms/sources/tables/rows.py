@@ -319,10 +319,9 @@ class BoxRows:
         self._left_out: set[str] = set()
 
     def add(self, table: Table, row: Row, line: int) -> Failure | None:
-        """Adds a row that starts at `line`; for the first row of an excluded image, returns the failure.
+        """Adds a row that starts at `line`.
 
-        Raises:
-            BadInput: the image is missing; only for its first row.
+        For an image's first row only, returns a failure if it is excluded; raises BadInput if it is missing.
         """
         if table is not self._table:
             self._table, self._last = table, None
