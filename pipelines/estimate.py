@@ -11,8 +11,8 @@ from typing import Any
 
 from recordmill.pipelines.options.dataflow import DISK_GB, MACHINE_TYPE, MAX_WORKERS
 
-# Images a second of one vCPU, each of _IMAGE_BYTES (480x360), end to end but for the network: the README's
-# benchmark for kept images and JPEG; codecs alone, with the same overhead added, for the rest.
+# Images a second of one vCPU, each of _IMAGE_BYTES (480x360), end to end but for the network: measured in
+# docs/performance.md for kept images and JPEG; codecs alone, with the same overhead added, for the rest.
 IMAGES_PER_SECOND = {
     "header": 3218,
     "keep": 946,

@@ -65,7 +65,7 @@ def test_of_the_python_api(home: Path) -> None:
     assert (source.input, source.annotations) == (f"{home}/photos", (f"{home}/a.csv", "b.csv"))
     assert source.image_roots == (str(home),)
     assert SourceConfig.from_json(source.as_json()).input == f"{home}/photos"
-    assert WriteDataset("~/new", DatasetConfig()).published == f"{home}/new"
+    assert WriteDataset("~/new", DatasetConfig()).run.published == f"{home}/new"
     (home / "a.tfrecord").write_bytes(b"")
     assert find_dataset("~/a.tfrecord").path == f"{home}/a.tfrecord"
     assert not (home.parent / "~").exists()

@@ -16,8 +16,7 @@ from recordmill.transforms.pages.histograms import (
 )
 from recordmill.transforms.pages.render import name_markup
 from recordmill.transforms.pages.text import share_text, size_text
-from recordmill.transforms.reporting.balance import MOST_CLASSES
-from recordmill.transforms.reporting.page import ACTIONS, html_text
+from recordmill.transforms.reporting.page import ACTIONS, MOST_CLASSES, html_text
 from recordmill.transforms.shards.statistics import Statistics
 from recordmill.transforms.storage.sealed import is_sealed, seal
 from tests.reporting.found import EVIL, RTL, findings, manifest, picture
@@ -141,8 +140,8 @@ def test_size_before_and_after() -> None:
 
 
 def test_what_was_done_is_explained_for_every_action_that_there_is() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
-    tables = readme[readme.index("| action |") :].partition("\n\nAn image that fails")[0]
+    guide = (Path(__file__).parents[2] / "docs/guides/shrinking.md").read_text("utf-8")
+    tables = guide[guide.index("## What was done") :].partition("\n## Check it")[0]
     named = {
         name for row in re.findall(r"^\|([^|]*)\|", tables, re.M) for name in re.findall(r"`(\w+)`", row)
     }
