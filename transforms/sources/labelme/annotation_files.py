@@ -79,7 +79,7 @@ def read_labelme_json(data: bytes, with_masks: bool) -> FileAnnotations:
 
 
 def decoded(text: str) -> bytes:
-    """The bytes of base64. Raises BadInput where it is none."""
+    """The bytes of a text in base64. Raises BadInput if it is not base64."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
@@ -89,7 +89,7 @@ def decoded(text: str) -> bytes:
 def _shape(
     shape: Any, where: str, size: tuple[int, int] | None, with_masks: bool
 ) -> AnnotatedObject | tuple[str, str]:
-    """The object in a shape, with its box, and its outline or mask; or why it is none: reason, detail."""
+    """The object of a shape, with its box and its outline or mask; or the reason and detail to skip it."""
     if not isinstance(shape, dict):
         raise _not_labelme(f"{where} is no object")
     label = _text(shape.get("label"), f"{where}: label").strip()
@@ -120,21 +120,20 @@ def _shape(
 
 
 def _outline(kind: str, points: list[tuple[float, float]]) -> tuple[float, ...]:
-    outline = tuple(value for point in points for value in point)
-    if kind == "rectangle":
-        left, top, right, bottom = box_around((outline,))
-        return (left, top, right, top, right, bottom, left, bottom)
     if kind == "circle":
         (x, y), (other_x, other_y) = points[:2]
         radius = math.hypot(other_x - x, other_y - y)
         turns = [2 * math.pi * number / _CIRCLE_POINTS for number in range(_CIRCLE_POINTS)]
-        circle = ((x + radius * math.cos(turn), y + radius * math.sin(turn)) for turn in turns)
-        return tuple(value for point in circle for value in point)
+        points = [(x + radius * math.cos(turn), y + radius * math.sin(turn)) for turn in turns]
+    outline = tuple(value for point in points for value in point)
+    if kind == "rectangle":
+        left, top, right, bottom = box_around((outline,))
+        return (left, top, right, top, right, bottom, left, bottom)
     return outline
 
 
 def _joined(group: Sequence[AnnotatedObject], with_masks: bool) -> AnnotatedObject:
-    """The object of shapes that are all outlines, or all masks."""
+    """One object from shapes that are all outlines, or all masks."""
     attributes = {name: value for one in reversed(group) for name, value in one.attributes.items()}
     if not with_masks:
         box = box_around(tuple(one.box for one in group if one.box is not None))
@@ -149,7 +148,7 @@ def _points(points: Any, where: str) -> list[tuple[float, float]]:
         raise _not_labelme(f"{where} has no points")
     for point in points:
         numbers = point if isinstance(point, list) else ()
-        is_finite = all(type(one) in (int, float) and abs(one) < 1e15 for one in numbers)  # nor NaN
+        is_finite = all(type(one) in (int, float) and abs(one) < 1e15 for one in numbers)  # and not NaN
         if len(numbers) != 2 or not is_finite:
             raise _not_labelme(f"{where} has a point that is not two numbers")
     return [(float(x), float(y)) for x, y in points]
@@ -168,7 +167,7 @@ def _text(value: Any, where: str) -> str:
 
 
 def _mask(png: bytes, box: Box, size: tuple[int, int] | None, where: str) -> Rle:
-    """The mask in a PNG, which is not 0 where the object is, and covers a box in whole pixels."""
+    """The mask of an object: the pixels of a PNG that are not 0. The PNG covers the box."""
     import numpy as np
     from PIL import Image
 
@@ -191,7 +190,7 @@ def _mask(png: bytes, box: Box, size: tuple[int, int] | None, where: str) -> Rle
 
 
 def _union(masks: Sequence[Rle]) -> Rle:
-    """The pixels of any of the masks of one picture."""
+    """The union of masks of one image."""
     import numpy as np
 
     if len(masks) == 1:
@@ -205,7 +204,7 @@ def _union(masks: Sequence[Rle]) -> Rle:
 
 
 def _rle(positions: NDArray[Any], size: tuple[int, int]) -> Rle:
-    """The run lengths of ascending positions, column by column."""
+    """The run lengths of a mask from the positions of its pixels, column by column, in order."""
     import numpy as np
 
     starts = positions[np.diff(positions, prepend=-2) > 1]
@@ -217,7 +216,7 @@ def _rle(positions: NDArray[Any], size: tuple[int, int]) -> Rle:
 
 @internal_errors("annotations")
 def read_labelme_xml(data: bytes) -> FileAnnotations:
-    """Reads an XML file; the mask of an object without polygon is the name of a file in Masks.
+    """Reads an XML file; the mask of an object without a polygon is the name of a file in Masks/.
 
     Raises:
         BadInput: stage `annotations`; `not LabelMe XML`, or as `parse_xml`.
@@ -237,8 +236,7 @@ def read_labelme_xml(data: bytes) -> FileAnnotations:
 
 
 def _web_object(element: Element, where: str) -> AnnotatedObject:
-    label = text_of(element, "name")
-    if not label:
+    if not (label := text_of(element, "name")):
         raise _not_web_xml(f"{where} has no name")
     occluded = _OCCLUDED.get(text_of(element, "occluded").lower())
     attributes = {} if occluded is None else {"occluded": occluded}

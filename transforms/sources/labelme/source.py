@@ -1,10 +1,11 @@
-"""Source `labelme`: the JSON of LabelMe, and the XML of the older web tool of that name."""
+"""Source `labelme`: the JSON of LabelMe, and the XML of the older web tool."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import hashlib
+import itertools
 from collections.abc import Iterable
 
 import msgspec
@@ -47,7 +48,7 @@ from recordmill.transforms.sources.source import Description, Items, Source
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.spool import Spool
 
-_MAX_BYTES = 256 << 20  # of a file, with its image in it
+_MAX_BYTES = 256 << 20  # of a file, including its image
 _MAGIC = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpg", b"GIF8": "gif", b"BM": "bmp", b"RIFF": "webp"}
 _CLASS_FILES = ("labels.txt", "class_names.txt")
 _ANNOTATIONS = "Annotations"
@@ -86,8 +87,6 @@ class LabelmeSource(Source):
 
 
 class _LabelmeTree(AnnotatedTree):
-    """The files of an input, and their items."""
-
     def __init__(self, config: SourceConfig) -> None:
         super().__init__(config)
         self._with_masks = "masks" in config.include_annotations
@@ -96,7 +95,7 @@ class _LabelmeTree(AnnotatedTree):
         self._used_masks: set[str] = set()
         self.walk()
         keys = [file.key for file in self._annotations]
-        # the split folders of the annotations, in the input or in Annotations
+        # folders of splits in the input, or in Annotations/
         self.splits = split_folders(keys, (key.rpartition(f"{_ANNOTATIONS}/")[2] for key in keys))
 
     def add(self, file: TreeFile) -> str | None:
@@ -117,14 +116,12 @@ class _LabelmeTree(AnnotatedTree):
     def version(self) -> int:
         """A number that changes with the annotations, and with the names of the images."""
         digest = hashlib.sha256()
-        for file in self._annotations:
-            digest.update(repr((file.key, file.size, file.version)).encode())
-        for key in self.image_keys():
-            digest.update(repr(key).encode())
+        annotations = ((file.key, file.size, file.version) for file in self._annotations)
+        for one in itertools.chain(annotations, self.image_keys()):
+            digest.update(repr(one).encode())
         return int.from_bytes(digest.digest()[:7], "big")
 
     def items(self, spool: Spool) -> Items:
-        """The classes, the records, and what is not converted."""
         if (classes := same_classes([*self.class_files.values()])) is not None:
             yield ClassNames(classes.names)
         yield from self.unread
@@ -186,7 +183,7 @@ class _LabelmeTree(AnnotatedTree):
         )
 
     def _stored(self, one: AnnotatedObject, folder: str) -> AnnotatedObject:
-        """An object with its mask if masks are asked for, else with its box."""
+        """The object with its mask if masks are included, or else with its box."""
         if not self._with_masks:
             return msgspec.structs.replace(one, mask=None)
         if not isinstance(one.mask, ImageRef):
@@ -203,6 +200,6 @@ def _is_annotation(key: str) -> bool:
 
 
 def _web_folders(key: str) -> tuple[str, str]:
-    """For an XML file: the folder that holds Annotations, and its own folder below that."""
+    """For an XML file: the folder that contains Annotations/, and the file's folder below that."""
     above, found, below = f"/{folder_of(key)}".partition(f"/{_ANNOTATIONS}/")
     return (f"{above}/".lstrip("/"), below) if found else (folder_of(key), "")
