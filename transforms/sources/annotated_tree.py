@@ -77,7 +77,6 @@ class AnnotatedTree:
         self.selection = Selection(config)
         self.unread: list[Failure] = []  # neither image nor annotations, or not readable
         self.class_files: dict[str, TreeFile] = {}  # lists of classes
-        self._files = Tree.of(config).files()
         self._root = real_path(config.input)
         self._image_roots = tuple(map(real_path, config.image_roots))
         self._confinement = Confinement((self._root, *self._image_roots))
@@ -86,9 +85,9 @@ class AnnotatedTree:
         self._by_stem: dict[str, str] = {}
         self._claims: dict[str, str] = {}  # annotation files by image
 
-    def walk(self) -> None:
+    def walk(self, config: SourceConfig) -> None:
         """Calls `add` for each file of the input."""
-        for file in self._files:
+        for file in Tree.of(config).files():
             if isinstance(file, Failure):
                 self.unread.append(file)
             elif (reason := self.add(file)) is not None:

@@ -46,7 +46,7 @@ class ClassTable(NamedTuple):
 
 
 def voc_classes(has_masks: bool) -> ClassTable:
-    """VOC's classes; the background is one if there are masks."""
+    """VOC's classes, with the background if there are masks."""
     names = dict(enumerate(_VOC_NAMES.split()))
     if not has_masks:
         del names[0]
@@ -102,16 +102,15 @@ def _read_class_table(file: TreeFile) -> ClassTable:
     lines = [line.strip() for line in small_text(file.path, file.key).splitlines()]
     lines = [line for line in lines if line and not line.startswith("#")]
     is_map = file.key.rpartition("/")[2].lower() == _LABEL_MAP
-    table = _label_map(lines, file.key) if is_map else ClassTable(_listed_names(lines), voc_colors())
+    if is_map:
+        table = _label_map(lines, file.key)
+    else:  # with LabelMe's ids: `_background_` is 0; without it they begin with 1
+        names = [name for name in lines if name != UNLABELLED]
+        first = 0 if names[:1] in (["_background_"], [_BACKGROUND]) else 1
+        table = ClassTable(dict(enumerate(names, first)), voc_colors())
     if not table.names or len(set(table.names.values())) < len(table.names):
         raise ValueError(f"{file.key!r} {'names a class twice' if table.names else 'names no class'}")
     return table
-
-
-def _listed_names(lines: list[str]) -> dict[int, str]:
-    """Ids as in LabelMe: `_background_` is 0; without it ids begin with 1."""
-    names = [name for name in lines if name != UNLABELLED]
-    return dict(enumerate(names, 0 if names[:1] in (["_background_"], [_BACKGROUND]) else 1))
 
 
 def _label_map(lines: list[str], file: str) -> ClassTable:

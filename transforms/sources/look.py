@@ -34,7 +34,7 @@ _NAMES, _NAMES_REMOTE = 20_000, 1_000  # of a folder
 _LINKS = 200  # of a folder that are resolved
 _DEPTH, _DEEPEST = 8, 50  # levels of folders that are listed: by default, and at most
 FIRST = 1_000  # files
-_NEAREST = 60  # folders in which first files are looked for
+_NEAREST = 60  # folders that are searched for first files
 _LIKELY = ("annotations", "panoptic")  # folders that come first
 _HEAD = 1 << 14
 _LOOKED_AT = 10_000  # names that are checked for files that cannot be read
@@ -114,8 +114,7 @@ class Look:
         """Whether a folder has an image by name, up to `depth` levels below it."""
         return any(level.images for _, level in self.walk(key, depth))
 
-    def with_images(self, key: str = "") -> Iterator[str]:
-        """Keys of the folders with images in a folder."""
+    def folders_with_images(self, key: str = "") -> Iterator[str]:
         return filter(self.holds_images, (joined(key, name) for name in self.level(key).folders))
 
     def path(self, key: str) -> str:
@@ -204,10 +203,9 @@ class Look:
             images = (name for name in self.folders(above) if name.lower() in IMAGE_FOLDERS)
             folders += ["/".join(filter(None, (above, name, *parts[at:]))) for name in images]
         paths = (*map(real_path, self.config.image_roots), *map(self.path, folders))
-        return any(not self._stems_in(one).isdisjoint(wanted) for one in paths)
+        return any(not self._image_stems(one).isdisjoint(wanted) for one in paths)
 
-    def _stems_in(self, path: str) -> set[str]:
-        """The names of the images in a folder, without extensions."""
+    def _image_stems(self, path: str) -> set[str]:
         if path not in self._stems:
             names = (entry.name for entry in self._listed(path))
             self._stems[path] = {image_path(name) for name in names if is_image_name(name)}

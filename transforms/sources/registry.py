@@ -33,7 +33,7 @@ ROWS = {
     "imagenet": Row("imagenet.source.ImagenetSource", rules.imagenet),
     "yolo": Row("yolo.source.YoloSource", rules.yolo),
     "voc": Row("voc.source.VocSource", rules.voc, is_inner=True),
-    "labelme": Row("labelme.source.LabelmeSource", rules.labelme, needs_images=False, is_inner=True),
+    "labelme": Row("labelme.LabelmeSource", rules.labelme, needs_images=False, is_inner=True),
     "openimages": Row("openimages.OpenImagesSource", rules.openimages),
     "masks": Row("masks.source.MasksSource", rules.masks),
     "frames": Row("frames.FramesSource", rules.frames),

@@ -24,7 +24,7 @@ from recordmill.transforms.storage.paths import below, real_path
 
 _IMAGE_FOLDERS = ("images", "data", "JPEGImages")
 _HINTS = 10  # missing images for which a message suggests a folder
-_LISTED = 10_000  # names of a folder, where calls wait for a service
+_LISTED = 10_000  # names of a folder in a bucket
 _DRIVE = re.compile(r"[A-Za-z]:/")
 
 
@@ -131,8 +131,7 @@ class CocoImages:
         raise BadInput("annotations", shown.reason, shown.detail) from shown
 
     def _usual_folders(self, file: CocoFile) -> Iterator[str]:
-        """The folders in which the images of an annotation file may lie."""
-        roots = dict.fromkeys((file.folder, self._root, *self._above(file), *self._image_roots))
+        roots = dict.fromkeys((file.folder, self._root, *self._folders_above(file), *self._image_roots))
         yield from roots
         # files of one split may name it with and without its year
         written = (one.written_split for one in self._files if one.split == file.split)
@@ -144,12 +143,11 @@ class CocoImages:
 
     def _mask_folders(self, file: CocoFile) -> Iterator[str]:
         stem = os.path.basename(file.path).removesuffix(".json")
-        for root in dict.fromkeys((file.folder, *self._above(file), self._root, *self._image_roots)):
+        for root in dict.fromkeys((file.folder, *self._folders_above(file), self._root, *self._image_roots)):
             inner = (stem, f"annotations/{stem}", f"panoptic/{stem}", "panoptic")
             yield from (*(f"{root}/{folder}" for folder in inner), root)
 
-    def _above(self, file: CocoFile) -> Iterator[str]:
-        """The folders between an annotation file and the input."""
+    def _folders_above(self, file: CocoFile) -> Iterator[str]:
         folder = file.folder
         while below(self._root, folder) is not None:
             yield folder

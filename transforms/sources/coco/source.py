@@ -192,7 +192,7 @@ class _Reading:
         image_id = _id_in(value, "image", "id")
         name, url = value.get("file_name"), value.get("coco_url")
         if name is None and isinstance(url, str):
-            name = "/".join(url.split("/")[-2:])  # LVIS has URLs alone: .../train2017/1.jpg
+            name = "/".join(url.split("/")[-2:])  # LVIS has only URLs: .../train2017/1.jpg
         if not isinstance(name, str) or not name.strip():
             detail = f"file_name is {value.get('file_name')!r}"
             raise BadInput("annotations", "image without a file name", detail)

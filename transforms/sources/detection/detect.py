@@ -37,7 +37,7 @@ from recordmill.transforms.storage.paths import real_path
 _WRAPPERS = 6  # levels of folders above a dataset
 _SNIFFED, _SNIFFED_REMOTE = 60, 10  # folders on which the sources are tried
 _WRAPPED = 50  # levels of folders above splits or classes
-_COMPARED = 16  # folders in which splits are looked for
+_COMPARED = 16  # folders that are searched for splits
 _STEMS = 1_000  # names of a folder that are checked for masks
 _PART = re.compile(r"voc\d{4}|imagesets|panoptic.*|obj_.*data|annotations.*|.*(?:19|20)\d\d")
 _MASK_NAME = re.compile(rf"(?:{'|'.join(re.escape(ending) for ending in ENDINGS if len(ending) > 2)})\.")
@@ -143,7 +143,7 @@ class _Search:
             level = self.look.level(around)
             outside += [around] if level.images else []
             others = (joined(around, name) for name in level.folders if name != part)
-            outside += [key for key in others if self.look.holds_images(key) and not self._is_ours(key)]
+            outside += [key for key in others if self.look.holds_images(key) and not self._is_our_output(key)]
             around = joined(around, part)
         path = f"{real_path(found.input)}/"
         return [key for key in outside if not f"{real_path(self.look.path(key))}/".startswith(path)]
@@ -171,7 +171,12 @@ class _Search:
         folders: dict[str, str] = {}
         for name in self.look.level(key).folders:
             inner = joined(key, name)
-            if not (own is not None and _is_part(name) or self._is_ours(inner) or self._is_plain(inner)):
+            if not (
+                own is not None
+                and _is_named_like_part(name)
+                or self._is_our_output(inner)
+                or self._is_plain(inner)
+            ):
                 path = real_path(self.look.path(inner))
                 if path not in folders or path == self.look.path(inner):  # prefer the folder to links to it
                     folders[path] = inner
@@ -198,17 +203,14 @@ class _Search:
         )
 
     def _is_complete(self, found: Detected) -> bool:
-        """Whether a dataset has its images."""
         is_apart = not ROWS[found.kind].needs_images or bool(self._config.image_roots)
         return is_apart or self.look.holds_images(found.key(self._config))
 
-    def _is_ours(self, key: str) -> bool:
-        """Whether a folder is an output of this program."""
+    def _is_our_output(self, key: str) -> bool:
         return self._config.kind == "auto" and MANIFEST in self.look.level(key).others
 
 
-def _is_part(name: str) -> bool:
-    """Whether a folder is named like a part of a dataset."""
+def _is_named_like_part(name: str) -> bool:
     is_usual = name.lower() in IMAGE_FOLDERS or is_mask_folder(name) or is_split_name(name)
     return is_usual or bool(_PART.fullmatch(name.lower()))
 
@@ -239,7 +241,7 @@ def _plain_folder(look: Look, key: str = "") -> str:
     """
     top = key
     for _ in range(_WRAPPED):
-        inner = [] if look.level(key).images else list(itertools.islice(look.with_images(key), 2))
+        inner = [] if look.level(key).images else list(itertools.islice(look.folders_with_images(key), 2))
         if len(inner) != 1 or is_split_name(basename(inner[0])):
             break
         key = inner[0]
@@ -254,7 +256,7 @@ def _has_folders(look: Look, key: str) -> bool:
         return True
     level = look.level(key)
     has_classes = not level.images or len(level.images) < len(level.folders)
-    return has_classes and len(list(itertools.islice(look.with_images(key), 2))) == 2
+    return has_classes and len(list(itertools.islice(look.folders_with_images(key), 2))) == 2
 
 
 def _folders_of_splits(look: Look) -> tuple[list[str], str]:
@@ -269,7 +271,7 @@ def _folders_of_splits(look: Look) -> tuple[list[str], str]:
 
 def _split_folders(look: Look, key: str) -> list[str]:
     """The folders named like splits with images; empty if another folder has images too."""
-    inner = list(look.with_images(key)) if any(map(is_split_name, look.level(key).folders)) else []
+    inner = list(look.folders_with_images(key)) if any(map(is_split_name, look.level(key).folders)) else []
     return inner if all(is_split_name(basename(one)) for one in inner) else []
 
 
@@ -278,7 +280,7 @@ def _nothing_found(config: SourceConfig) -> ValueError:
     if config.annotations:
         return ValueError(
             f"--annotations is {', '.join(config.annotations)!r}; manifests are called .csv, .tsv or .jsonl; "
-            f"otherwise say what they are: {remedy}"
+            f"for others, {remedy}"
         )
     with readable("--input", config.input):
         found = left_out(config) or f": {_content(Look(config))}; {remedy}"

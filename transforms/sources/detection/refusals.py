@@ -57,7 +57,7 @@ _FOLDERS = 3  # folders in a message
 _COMPARED, _COMPARED_REMOTE = 8, 3  # folders of images that are compared as images and masks
 _STEMS = 1_000  # names of each compared folder
 _PAIRS = 3  # pairs of image and mask that are opened
-_MASKS = 50  # masks whose images are looked for by name
+_MASKS = 50  # masks whose images are looked up by name
 _FILES, _ARCHIVES = 1_000, 8  # that are checked for annotations
 _IN_ZIP, _IN_TAR, _UNPACKED = 20_000, 2_000, 200  # names that are listed of an archive
 _OF_AN_IMAGE = ("json", "xml", "mat", "npy", "txt", "csv")  # extensions of files that annotate one image
@@ -120,12 +120,11 @@ def _by_name(names: _Names) -> Iterator[_Finding]:
             key = link.removeprefix(names.look.root).strip("/")
             what = f"a link to the annotations in {leads_to!r}, outside the input"
             yield key, what, f"give {flag_with('--image_root', leads_to)}"
-    if (found := _of_an_image(names.others, names.stems)) is not None:
+    if (found := _first_named_like_image(names.others, names.stems)) is not None:
         yield found, f".{extension_of(found)} files with the names of images", _CONVERT
 
 
-def _of_an_image(others: Iterable[str], stems: Collection[str]) -> str | None:
-    """The first file with the name of an image."""
+def _first_named_like_image(others: Iterable[str], stems: Collection[str]) -> str | None:
     found: dict[str, list[str]] = {}
     for name in others:
         if (extension := extension_of(name)) in _OF_AN_IMAGE and name_stem(name) in stems:
@@ -220,7 +219,7 @@ def _masks_by_name(names: _Names) -> Iterator[_Finding]:
         first = stems[key][:_MASKS]
         named = [stem for stem in first if any(base in photos for _, base in without_ending(stem))]
         if 2 * len(named) > len(first):
-            remedy = "--source masks reads PNG, GIF, BMP or TIFF; --mask_pattern says where they lie"
+            remedy = "--source masks reads PNG, GIF, BMP or TIFF; give --mask_pattern their path"
             yield key, "masks, judging by the names", remedy
 
 
@@ -268,7 +267,7 @@ def _masks_by_content(names: _Names) -> Iterator[_Finding]:
             pairs = ((masks.get(name_stem(name), ""), joined(other, name)) for name in images)
             first = list(itertools.islice((pair for pair in pairs if pair[0] not in ("", pair[1])), _PAIRS))
             if len(first) > 1 and all(is_mask_of(*map(look.file, pair)) for pair in first):
-                remedy = "--source masks reads folders images and masks; --mask_pattern says where they lie"
+                remedy = "--source masks reads folders images and masks; or give --mask_pattern their path"
                 yield key or "./", "masks of images of the same names", remedy
 
 
@@ -304,7 +303,7 @@ def unread_member(names: Sequence[str]) -> str | None:
     images = [name for name in names if is_image_name(name)]
     others = [name for name in names if not is_image_name(name)]
     of_all = next(filter(_is_of_all, others), None)
-    return of_all or _of_an_image(others, set(map(name_stem, images))) or _first_mask(images)
+    return of_all or _first_named_like_image(others, set(map(name_stem, images))) or _first_mask(images)
 
 
 def _is_of_all(name: str) -> bool:
@@ -338,11 +337,11 @@ def check_class_folders(look: Look, is_cut: bool) -> None:
 
 def _findings(look: Look, is_cut: bool) -> Iterator[str]:
     """The faults of the folders, each with its remedy."""
-    names = list(look.with_images())
+    names = list(look.folders_with_images())
     splits = list(filter(is_split_name, names))
     yield from _mixed_splits(look, names, splits)
     if splits and len(splits) == len(names):
-        names = sorted({name for split in splits for name in look.with_images(split)})
+        names = sorted({name for split in splits for name in look.folders_with_images(split)})
     yield from _split_words(look, names)
     yield from _splits_below(look, names)
     if look.config.label_pattern is None:
@@ -394,7 +393,7 @@ def _splits_named(name: str) -> set[str]:
 def _splits_below(look: Look, names: list[str]) -> Iterator[str]:
     """Splits below a class: `cat/train`, `cat/test`."""
     for name in names[:_CLASSES]:
-        splits = [inner for inner in look.with_images(name) if is_split_name(basename(inner))]
+        splits = [inner for inner in look.folders_with_images(name) if is_split_name(basename(inner))]
         if len(set(map(normal_split, map(basename, splits)))) > 1:
             what = f"{_two(splits)} are named like splits and lie below a class, where splits are not read"
             yield f"{what}: put the splits above the classes; {_give(look, name)}"
@@ -403,7 +402,7 @@ def _splits_below(look: Look, names: list[str]) -> Iterator[str]:
 def _structural(look: Look, names: list[str]) -> Iterator[str]:
     """Classes that all have the names of parts of a dataset: `images`, `masks`, `train_images`."""
     if len(names) == 1:  # it may contain further wrappers
-        while not look.level(names[0]).images and len(inner := list(look.with_images(names[0]))) == 1:
+        while not look.level(names[0]).images and len(inner := list(look.folders_with_images(names[0]))) == 1:
             names = inner
     if names and all(one.lower() in _STRUCTURAL or _splits_named(one) for one in map(basename, names)):
         one = "is named like a part of a dataset, and no class"
@@ -413,7 +412,7 @@ def _structural(look: Look, names: list[str]) -> Iterator[str]:
 
 def _depths(look: Look, names: list[str]) -> Iterator[str]:
     """One folder of classes next to folders with a few images, such as documents."""
-    inner = {name: len(list(look.with_images(name))) for name in names[: _CLASSES + 1]}
+    inner = {name: len(list(look.folders_with_images(name))) for name in names[: _CLASSES + 1]}
     nested = [name for name, count in inner.items() if count > 1]
     others = [name for name in names if name not in nested]
     if len(nested) != 1 or not others or len(names) > _CLASSES:

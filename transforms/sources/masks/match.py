@@ -34,7 +34,10 @@ _IMAGE_ENDING = "_leftImg8bit"
 _NEXT_TO = re.compile(r"(.+?)[-_ ]?(annots?|annotations?|masks?|labels?|gt)", re.IGNORECASE)
 
 _FIELD = re.compile(r"\{([^{}]*)\}")
-_FIELDS = {"stem": "[^/]+", "name": "[^/]+", "folder": ".*"}
+_FIELDS = {"stem", "name", "folder"}
+_TOKEN = re.compile(r"(\{folder\}/(?:\.\./)?|\{[^{}]*\})")
+_TOKENS = {"{stem}": "[^/]+", "{name}": "[^/]+", "{folder}": ".*"}  # and their regular expressions
+_TOKENS |= dict.fromkeys(("{folder}/", "{folder}/../"), "(?:.*/)?")
 
 
 class Matched(NamedTuple):
@@ -82,23 +85,23 @@ class MaskPattern:
     """
 
     def __init__(self, pattern: str) -> None:
-        said = f"--mask_pattern is {pattern!r}"
+        given = f"--mask_pattern is {pattern!r}"
         fields = set(_FIELD.findall(pattern))
-        if unknown := sorted(fields - _FIELDS.keys()):
+        if unknown := sorted(fields - _FIELDS):
             raise ValueError(
-                f"{said}, which has {{{unknown[0]}}}; it may have {{stem}}, {{name}}, {{folder}}"
+                f"{given}, which has {{{unknown[0]}}}; it may have {{stem}}, {{name}}, {{folder}}"
             )
         if "{" in (rest := _FIELD.sub("", pattern)) or "}" in rest:
-            raise ValueError(f"{said}, which has a brace without the other")
+            raise ValueError(f"{given}, which has a brace without the other")
         if not fields & {"stem", "name"}:
-            raise ValueError(f"{said}, which is the same for all images; put {{stem}} or {{name}} in it")
+            raise ValueError(f"{given}, which is the same for all images; put {{stem}} or {{name}} in it")
         if pattern.startswith("/") or "://" in pattern:
-            raise ValueError(f"{said}; it is a path below --input, such as masks/{{stem}}.png")
+            raise ValueError(f"{given}; it is a path below --input, such as masks/{{stem}}.png")
         if ".." in pattern.replace("{folder}/../", "").split("/"):
-            raise ValueError(f"{said}; .. may follow {{folder}}/ alone")
+            raise ValueError(f"{given}; .. may follow only after {{folder}}/")
         self._pattern = pattern
-        tokens = re.split(r"(\{folder\}/(?:\.\./)?|\{[^{}]*\})", pattern)
-        self._regex = re.compile("".join(map(_token_regex, tokens)))
+        regexes = (_TOKENS.get(token) or re.escape(token) for token in _TOKEN.split(pattern))
+        self._regex = re.compile("".join(regexes))
 
     def mask_of(self, key: str) -> str | None:
         """The key of the mask of an image; None if it is outside the input."""
@@ -113,13 +116,6 @@ class MaskPattern:
         return bool(self._regex.fullmatch(key))
 
 
-def _token_regex(token: str) -> str:
-    if token.startswith("{folder}/"):
-        return "(?:.*/)?"
-    match = _FIELD.fullmatch(token)
-    return _FIELDS[match[1]] if match else re.escape(token)
-
-
 def match_masks(keys: Iterable[str], apart: Collection[str], pattern: MaskPattern | None) -> Matched:
     """Divides files into images and masks, and pairs these; files `apart` come from an image root."""
     every = list(keys)
@@ -129,7 +125,7 @@ def match_masks(keys: Iterable[str], apart: Collection[str], pattern: MaskPatter
     paths = {key: path for key in inner if (path := mask_path(key)) is not None}
     if not paths and apart:
         paths = {key: stem_of(key) for key in inner}
-    if not paths:  # masks next to their images: `1_mask.png` where there is `1.jpg`
+    if not paths:  # masks next to their images: `1_mask.png` and `1.jpg`
         stems = set(map(stem_of, every))
         lossless = ((key, stem_of(key)) for key in every if extension_of(key) in LOSSLESS)
         paths = {

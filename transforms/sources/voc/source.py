@@ -18,7 +18,6 @@ from recordmill.transforms.records import (
     Failure,
     JobError,
     MaskImage,
-    Polygons,
 )
 from recordmill.transforms.sources.annotated_tree import (
     IMAGE_FOLDERS,
@@ -162,7 +161,7 @@ class _VocTree(AnnotatedTree):
     def __init__(self, config: SourceConfig) -> None:
         super().__init__(config)
         self._roots: dict[str, _Root] = {}
-        self.walk()
+        self.walk(config)
         self.roots = [self._roots[prefix] for prefix in sorted(self._roots)]
         self.has_class_masks = any(root.masks["class"] for root in self.roots)
         self._with_masks = "masks" in config.include_annotations
@@ -332,10 +331,9 @@ def _images(lines: Iterable[str], names: Container[str]) -> Iterator[str]:
 
 def _boxed(one: AnnotatedObject) -> AnnotatedObject:
     """The object with a box instead of its mask."""
-    if not one.mask:
+    if not isinstance(one.mask, tuple):  # polygons
         return one
-    polygons: Polygons = one.mask if isinstance(one.mask, tuple) else ()
-    return msgspec.structs.replace(one, box=one.box or box_around(polygons), mask=None)
+    return msgspec.structs.replace(one, box=one.box or box_around(one.mask), mask=None)
 
 
 def _is_rgb_png(path: str) -> bool:

@@ -239,7 +239,6 @@ class YoloDataset:
             )
 
     def _is_image_list(self, name: str) -> bool:
-        """Whether the first line of a file is the name of an image."""
         with open_file(self._file(name)) as stream:
             start = stream.read(1 << 12)
         return is_image_name(start.decode("utf-8", "replace").split("\n")[0].strip())
