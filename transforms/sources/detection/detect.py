@@ -171,15 +171,12 @@ class _Search:
         folders: dict[str, str] = {}
         for name in self.look.level(key).folders:
             inner = joined(key, name)
-            if not (
-                own is not None
-                and _is_named_like_part(name)
-                or self._is_our_output(inner)
-                or self._is_plain(inner)
-            ):
-                path = real_path(self.look.path(inner))
-                if path not in folders or path == self.look.path(inner):  # prefer the folder to links to it
-                    folders[path] = inner
+            is_part = own is not None and _is_named_like_part(name)
+            if is_part or self._is_our_output(inner) or self._is_plain(inner):
+                continue
+            path = real_path(self.look.path(inner))
+            if path not in folders or path == self.look.path(inner):  # prefer the folder to links to it
+                folders[path] = inner
         likely = sorted(folders.values(), key=lambda one: not self.look.holds_images(one))
         found = [(inner, self._fitting(inner)) for inner in likely]
         datasets = [one for inner, its_own in found for one in self._at(inner, depth + 1, its_own)]
