@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from recordmill.pipelines.input.splits import Piece, counted, known_records, pieces_of
 from recordmill.transforms.examples.labels import LabelMap
 from recordmill.transforms.examples.schema import FeatureSpec
-from recordmill.transforms.reading.class_names import class_names
-from recordmill.transforms.reading.dataset import Dataset, find_dataset
+from recordmill.transforms.reading.dataset import Dataset, class_names, find_dataset
 from recordmill.transforms.reading.inference import specs_of
 
 if TYPE_CHECKING:

@@ -45,14 +45,11 @@ class ImageLayout:
     """How the image of a record, or of each step of a sequence, becomes pixels. Names are stored ones.
 
     Attributes:
-        name: of the feature with its bytes.
         codec: `image` for a file, `raw` for rows of pixels, `tensor` for what tf.io.serialize_tensor makes.
         channels: of the pixels: 1, 3 or 4; 0 for as many as each image has.
         dtype: of the pixels.
         formats: that images may have, by the manifest; empty without one.
         height: the feature that has it; None if there is none.
-        width: likewise.
-        depth: likewise, the number of stored channels.
         sides: height and width of all images as stored, which are checked; None if they may differ.
         head: first bytes of each file, if the first ones are PNGs of one size and kind; else empty.
         is_strict: whether an image that would lose colour or alpha is refused.
@@ -89,11 +86,10 @@ class Parser(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How a record becomes tensors. Names are stored ones, except the names of `boxes`.
+    """How a record becomes tensors. Names are stored ones, except those of `boxes`.
 
     Attributes:
         features: that are parsed; of a sequence its context.
-        feature_lists: of sequences, one step of each list.
         ours: the name in our schemas, by name; only where they differ.
         image: of the record, or of its steps; None if it is left as stored.
         masks: of the image, with the value for no mask.
@@ -116,12 +112,12 @@ class Layout:
         return [*(name for name in (*self.features, *self.feature_lists) if name not in sides), *self.boxes]
 
     def stored(self, *ours: str) -> str | None:
-        """The name here of the first of our names that a tensor has."""
+        """The tensor's name for the first of our names that there is."""
         by_ours = {self.ours.get(name, name): name for name in reversed(self.names)}
         return next((by_ours[name] for name in ours if name in by_ours), None)
 
     def scalar(self, *ours: str) -> str | None:
-        """The name here of the first of our names that is one integer of a record, or of each step."""
+        """The stored name for the first of our names that is one integer of a record, or of each step."""
         by_ours = {
             self.ours.get(name, name): name
             for specs in (self.features, self.feature_lists)
@@ -169,11 +165,10 @@ def _fixed(spec: FeatureSpec) -> list[int]:
 
 
 def layout_of(dataset: Dataset, decode: bool = True) -> Layout:
-    """The layout of the records of a dataset, by its metadata; where these are missing by its first records.
+    """The layout of the records of a dataset, from its metadata, or else from its first records.
 
     Args:
-        dataset: of the records.
-        decode: whether images are decoded, which must all be stored in one way then.
+        decode: whether images are decoded; they must then all be stored in one way.
 
     Raises:
         ValueError: there is no record, a shard is damaged, or images are stored in several ways.
@@ -211,7 +206,7 @@ def _image_layout(
 
 
 def _published(dataset: Dataset, name: str) -> tuple[str, int, str] | None:
-    """Codec, channels and dtype that features.json has for all images; None if it has none for all."""
+    """Codec, channels and dtype of all images in features.json; None if images differ."""
     path = f"{dataset.folder}/features.json"
     if dataset.manifest is None or not is_file(path):
         return None
@@ -265,7 +260,7 @@ def _with_annotations(layout: Layout) -> Layout:
 
 
 def _name_of_boxes(prefix: str, sides: Sequence[str]) -> str:
-    """What the stored names of the sides have in common, else our name."""
+    """The common prefix of the stored names of the sides, else our name."""
     renamed = sides[0].removesuffix("/ymin")
     same = all(stored == f"{renamed}/{side}" for stored, side in zip(sides, _SIDES, strict=True))
     return renamed if same else prefix

@@ -1,4 +1,4 @@
-"""Finds the TFRecord files at a path: a dataset of ours, another folder of TFRecords, or some files."""
+"""Finds the TFRecord files at a path, in a dataset of ours or elsewhere, and the names of their classes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ import json
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from recordmill.transforms.examples.schema import FeatureSpec
-from recordmill.transforms.records import Failure
+from recordmill.transforms.records import ClassNames, Failure, JobError
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.tfrecord.files import inputs, is_tfrecord_name, split_of
+from recordmill.transforms.sources.tfrecord.files import (
+    defined_classes,
+    inputs,
+    is_tfrecord_name,
+    read_manifests,
+    split_of,
+)
 from recordmill.transforms.storage.files import is_file, is_folder, names_in, read_bytes, status_of
 from recordmill.transforms.storage.layout import FORMAT_VERSION, INDEX, LATEST, LINEAGE, MANIFEST, check_name
 from recordmill.transforms.storage.paths import absolute
@@ -29,12 +35,8 @@ class ShardEntry:
     """A TFRecord file.
 
     Attributes:
-        path: local or `gs://`.
         split: from the manifest or its name; None if neither has one.
-        size: bytes; None if it does not exist.
         index: path of its index; None if there is none.
-        records: number of records in the manifest; None without one.
-        expected_size: bytes in the manifest; None without one.
         sha256: of the file in the manifest, in hex; empty without one.
         lineage: name of its lineage file in the folder; None without one.
         lineage_sha256: of the lineage file in the manifest.
@@ -57,8 +59,6 @@ class Dataset:
 
     Attributes:
         path: absolute, or a URI.
-        folder: of its shards.
-        shards: in the order of the manifest, or of their paths.
         manifest: parsed; None if no manifest lists these shards.
     """
 
@@ -106,6 +106,41 @@ class Dataset:
         if self.manifest is None:
             return {}
         return {new: old for old, new in self.manifest["config"].get("rename", {}).items()}
+
+
+class NamesFound(NamedTuple):
+    """Names of classes.
+
+    Attributes:
+        names: by stored id, in the order of the ids.
+        texts: display text by name, for classes whose names are codes.
+    """
+
+    names: dict[int, str]
+    texts: dict[str, str]
+    fault: str = ""
+
+    @property
+    def shown(self) -> dict[int, str]:
+        """The display text, or else the name, of each class by id."""
+        return {number: self.texts.get(name, name) for number, name in self.names.items()}
+
+
+def class_names(dataset: Dataset) -> NamesFound:
+    """The classes that the manifest, else label maps, else a label file of TFDS define.
+
+    Raises:
+        OSError: the files next to the shards cannot be read.
+    """
+    if dataset.manifest is not None or not dataset.shards:
+        return NamesFound(dataset.labels, {})
+    path = dataset.folder if dataset.path == dataset.folder else dataset.shards[0].path
+    try:
+        others = inputs(SourceConfig(kind="tfrecord", input=path)).others
+        found = defined_classes(others, read_manifests(others)) or ClassNames({})
+    except JobError as error:
+        return NamesFound({}, {}, str(error))
+    return NamesFound(dict(sorted(found.names.items())), dict(found.texts))
 
 
 def find_dataset(path: str) -> Dataset:

@@ -44,24 +44,14 @@ _Words = npt.NDArray[np.uint32]
 
 
 class Location(NamedTuple):
-    """Where a record is in an uncompressed file.
-
-    Attributes:
-        offset: of its frame.
-        length: bytes of its frame.
-    """
+    """Where a record is in an uncompressed file."""
 
     offset: int
     length: int
 
 
 class Index(NamedTuple):
-    """The locations of the records of an uncompressed file.
-
-    Attributes:
-        offsets: of each frame.
-        lengths: bytes of each frame.
-    """
+    """The locations of the records of an uncompressed file."""
 
     offsets: array.array[int]
     lengths: array.array[int]
@@ -76,7 +66,6 @@ class Record(NamedTuple):
     Attributes:
         number: in its file, from 0; a damaged part counts as one record.
         offset: of its frame; in a compressed file, after decompression.
-        size: bytes of its payload.
         payload: with both checksums verified; None, and not verified, if it has more than `LARGEST` bytes.
     """
 
@@ -90,9 +79,6 @@ class Damage(NamedTuple):
     """Bytes of a file that are not records.
 
     Attributes:
-        number: of the record in its file, from 0.
-        offset: where its frame begins, as in `Record`.
-        fault: a description of the damage.
         resumed: where the next readable record begins, or the end of the file; None if none was found.
     """
 
@@ -133,9 +119,6 @@ def frames_in(path: str, offset: int, length: int, first: int = 0) -> Iterator[F
     """The records in a part of an uncompressed file, which is held in memory.
 
     Args:
-        path: of the file.
-        offset: of the part.
-        length: bytes of the part.
         first: number of its first record in the file.
 
     Raises:
@@ -152,9 +135,6 @@ def record_at(path: str, offset: int, length: int, number: int = 0) -> bytes:
     """The payload of one record of an uncompressed file.
 
     Args:
-        path: of the file.
-        offset: of the frame.
-        length: bytes of the frame.
         number: of the record in the file, for an error.
 
     Raises:
@@ -330,14 +310,7 @@ def _next_in_file(
 
 
 def next_record(file: io.BufferedReader, start: int, end: int, size: int) -> int | None:
-    """The offset of the first complete record in a part of a file; None if there is none.
-
-    Args:
-        file: uncompressed.
-        start: of the part.
-        end: of the part.
-        size: bytes of the file.
-    """
+    """The offset of the first complete record in a part of a file; None if there is none."""
     for at in range(start, end, _BLOCK):
         file.seek(at)
         # heads that begin in this block may end in the next

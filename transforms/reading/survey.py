@@ -71,12 +71,7 @@ class Images:
     """The images of a feature.
 
     Attributes:
-        count: of them.
-        formats: number of images by format.
         sizes: number of images by (height, width), for the first `_MOST_SIZES` sizes.
-        channels: number of images by number of channels.
-        heights: those that are known.
-        widths: those that are known.
         turned: images with an EXIF orientation.
         faults: number of images by fault.
     """
@@ -129,17 +124,13 @@ class Values:
     """The values of a feature, or of the steps of a feature list.
 
     Attributes:
-        records: that have it.
         steps: per record, for a feature list.
         kinds: number of records by dtype.
         lengths: values per record, or per step.
-        count: of values.
         numbers: finite ones.
         not_finite: how many are NaN or infinite.
-        sizes: bytes of each value.
         texts: whether all values are printable text.
         distinct: number of each value; None if there are many, or long ones.
-        images: those among its values.
     """
 
     records: int = 0
@@ -227,7 +218,6 @@ class ClassCount(NamedTuple):
     Attributes:
         label: its id, or its name if records have only names.
         name: of an id; empty if unknown.
-        times: number of its labels.
     """
 
     label: int | str
@@ -274,20 +264,10 @@ class Classes:
 class Survey:
     """Counts what records contain.
 
-    Args:
-        renames: our name of a feature, by its stored name.
-        names: of classes by id, from the manifest or files next to the records.
-
     Attributes:
-        records: that were added.
-        examples: of them.
-        sequences: of them.
         empty: Examples without a feature, which are among the examples.
         others: records that are neither.
         unread: records that are too large to be parsed.
-        sizes: bytes of each record.
-        features: by stored name; of a sequence, those of its context.
-        lists: feature lists, by stored name.
         classes: by our name of the feature.
         misdeclared: images whose height or width differs from the features of their record.
         left_out: number of keys beyond the limit.

@@ -73,7 +73,6 @@ class ImageFacts:
         height: pixels, as stored; 0 if unknown.
         width: pixels, as stored; 0 if unknown.
         channels: values per pixel; 0 if unknown.
-        orientation: EXIF, 1 to 8.
         fault: what is wrong with it; empty if no fault was found.
     """
 
@@ -123,7 +122,6 @@ def image_in(name: str, span: Span, ours: RecordView) -> ImageFacts | None:
     """The image that is the only value of a feature; None if it is not an image.
 
     Args:
-        name: ours, of the feature.
         span: of the value.
         ours: the record, whose other features describe the shape of raw pixels.
     """
@@ -175,11 +173,6 @@ def _size_by_pillow(data: bytes) -> tuple[int, int, int]:
 
 def shown_record(record: Record, renames: Mapping[str, str], limits: Limits) -> dict[str, Any]:
     """A record as JSON.
-
-    Args:
-        record: read from a file.
-        renames: our name of a feature, by its stored name.
-        limits: how much of it is shown.
 
     Returns:
         `kind` (`example`, `sequence_example`, `other`, or `not_looked_into` if it is too large), and
@@ -246,7 +239,6 @@ def text_of(data: bytes, cut: bool = False) -> str | None:
     """Printable text at the start of bytes; None if they are not text.
 
     Args:
-        data: bytes, of which the first 4096 are read.
         cut: whether they may end within a character.
     """
     decoder = codecs.getincrementaldecoder("utf-8")()

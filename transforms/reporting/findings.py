@@ -43,14 +43,9 @@ class Findings:
     Attributes:
         name: of the dataset, from its manifest; otherwise of its folder or file.
         manifest: of the complete dataset; None if there is none.
-        labels: class name by id.
         statistics: by split, in the order of the manifest.
         shards: in their order; without a manifest, `records` are those that were counted.
         failures: the first lines of failures.jsonl, by kind: `failed`, `skipped`, `changed`.
-        crops: of re-encoded images.
-        samples: by class.
-        damages: name of a shard, and why it could not be read.
-        faults: records that could not be understood, by reason.
     """
 
     name: str
@@ -74,11 +69,8 @@ def gather(
     """The findings of a dataset; a few records of a few shards are read.
 
     Args:
-        dataset: a result of `find_dataset` or `unpublished`.
         report: report.json, parsed; None if there is none. Without it, or if an earlier program version
             wrote it, all records are read and counted.
-        failures_path: of failures.jsonl; None if there is none.
-        has_samples: whether records are drawn.
 
     Raises:
         OSError: something cannot be read now.

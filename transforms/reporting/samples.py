@@ -39,8 +39,6 @@ class Sample(NamedTuple):
 
     Attributes:
         group: class that it is shown for; empty where the record has none.
-        key: of the record.
-        split: of the record.
         size: height and width of the stored image; None if there is none, or if they are unknown.
         caption: its classes, with the colours that they are drawn in, or its stored caption.
         picture: JPEG with boxes and masks; the reason, if the image cannot be decoded.
@@ -97,8 +95,6 @@ def samples(
     """Pictures of some records, a few of each class, by class.
 
     Args:
-        places: of records to choose from.
-        names: of classes by stored id.
         renames: our name of a feature, by the name that it is stored under.
 
     Raises:

@@ -104,6 +104,8 @@ def _sought(config: SourceConfig) -> Detected | None:
     with readable("--input", config.input):
         search = _Search(config)
         found = search.datasets()
+        if config.kind == "frames" and (len(found) > 1 or (found and search.images_outside(found[0]))):
+            return Detected(config.kind, "", config.input)  # the other clips have no file of times
         if len(found) > 1:
             raise _ambiguous(config, "which holds several datasets", [(one.input, one.kind) for one in found])
         if found:
