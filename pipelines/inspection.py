@@ -73,15 +73,11 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pi
         try:
             return _run(parser, args)
         except (JobError, DamagedRecordError) as error:
-            return _failed(prog, as_flags(str(error)))
+            message = as_flags(str(error))
         except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            return _failed(prog, f"{where}{error.strerror or error}")
-
-
-def _failed(prog: str, message: str) -> int:
-    print(f"{prog}: {visible(message)}", file=sys.stderr)
-    return 1
+            message = f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}"
+        print(f"{prog}: {visible(message)}", file=sys.stderr)
+        return 1
 
 
 def _check(parser: Parser, args: argparse.Namespace) -> None:
@@ -108,11 +104,10 @@ def _run(parser: Parser, args: argparse.Namespace) -> int:
     try:
         file_system(args.path).check_path(args.path)
         dataset = find_dataset(args.path)
-    except ValueError as error:
-        text = str(error)
-        parser.error(visible(text if repr(args.path) in text else f"PATH is {args.path!r}: {text}"))
-    except OSError as error:
-        parser.error(visible(f"PATH is {args.path!r}: {error.strerror or error}"))
+    except (ValueError, OSError) as error:
+        text = str(getattr(error, "strerror", None) or error)
+        is_named = isinstance(error, ValueError) and repr(args.path) in text
+        parser.error(visible(text if is_named else f"PATH is {args.path!r}: {text}"))
     if args.record is not None:
         return _show_one(parser, args, dataset)
     limits = Limits(records=None if args.all else args.sample)
@@ -137,9 +132,9 @@ def _run(parser: Parser, args: argparse.Namespace) -> int:
     return 0 if found.sound else 1
 
 
-def _shown(taken: Taken, dataset: Dataset, short: Shown) -> dict[str, Any]:
+def _shown(taken: Taken, dataset: Dataset, limits: Shown) -> dict[str, Any]:
     file = file_name(dataset, taken.entry)
-    return {"file": file, **shown_record(taken.record, dataset.renames, short)}
+    return {"file": file, **shown_record(taken.record, dataset.renames, limits)}
 
 
 def _show_one(parser: Parser, args: argparse.Namespace, dataset: Dataset) -> int:

@@ -94,25 +94,20 @@ def _listed(folder: str, shards: Sequence[ShardEntry]) -> str:
         template = f"{{FOLDER}}/{_braced(stem)}-{{shard:05d}}-of-{count:05d}{_braced(ending)}"
         return f"[f{template!r} for shard in range({count})]"
     items = [f"FOLDER + {'/' + name!r}" if within else repr(name) for within, name in names]
-    return (
-        "[" + ", ".join(items) + "]"
-        if len(items) < 2
-        else "[\n        " + ",\n        ".join(items) + ",\n    ]"
-    )
+    return f"[{items[0]}]" if len(items) == 1 else "[\n        " + ",\n        ".join(items) + ",\n    ]"
 
 
 def _one_set(names: Sequence[str], count: int) -> tuple[str, int, str] | None:
-    """Stem, number and ending of the names of one whole set of shards; None where they are none."""
-    matches = [match for match in map(_SHARD.fullmatch, names) if match]
-    if len(matches) != count or not count:
+    """Stem, number and ending of the names of one complete set of shards; None if they are not one."""
+    first = _SHARD.fullmatch(names[0]) if names else None
+    if first is None:
         return None
-    first = matches[0]
-    whole = [f"{first['stem']}-{shard:05d}-of-{count:05d}{first['ending']}" for shard in range(count)]
-    return (first["stem"], count, first["ending"]) if list(names) == whole else None
+    complete = [f"{first['stem']}-{shard:05d}-of-{count:05d}{first['ending']}" for shard in range(count)]
+    return (first["stem"], count, first["ending"]) if list(names) == complete else None
 
 
 def shard_pattern(shards: Sequence[ShardEntry]) -> str | None:
-    """A glob for the paths of one whole set of shards; None where they are none."""
+    """A glob for the paths of one complete set of shards; None if they are not one."""
     sharded = _one_set([shard.path for shard in shards], len(shards))
     if sharded is None or any(mark in sharded[0] + sharded[2] for mark in "*?["):
         return None
@@ -180,9 +175,7 @@ def _image(layout: Layout) -> list[str]:
     image = layout.image
     if image is None:
         return []
-    sides = [
-        None if name is None else f"features[{name!r}]" for name in (image.height, image.width, image.depth)
-    ]
+    sides = [name and f"features[{name!r}]" for name in (image.height, image.width, image.depth)]
     data = f"features[{image.name!r}]"
     return [f"    {data} = {_pixels(image, data, sides)}"]
 
@@ -319,9 +312,8 @@ def input_readers(dataset: Dataset, layout: Layout) -> str:
     """The readers of a pipeline.config: of `train` to train on, of `val`, `test` and the like to evaluate."""
     label_map = f"{dataset.folder}/{_LABEL_MAP}"
     has_map = is_file(label_map)
-    lines = (
-        [] if has_map else [f"# label_map_path is missing: there is no {_LABEL_MAP} beside these records."]
-    )
+    missing = f"# label_map_path is missing: there is no {_LABEL_MAP} beside these records."
+    lines = [] if has_map else [missing]
     annotations = _annotations(dataset, layout)
     for split, shards in dataset.splits.items():
         if not shards:
@@ -345,8 +337,8 @@ def input_readers(dataset: Dataset, layout: Layout) -> str:
 
 def _annotations(dataset: Dataset, layout: Layout) -> list[str]:
     lines = []
-    if OBJECT_MASKS in layout.features:
-        kind = "PNG_MASKS" if layout.features[OBJECT_MASKS].dtype == "string" else "NUMERICAL_MASKS"
+    if (spec := layout.features.get(OBJECT_MASKS)) is not None:
+        kind = "PNG_MASKS" if spec.dtype == "string" else "NUMERICAL_MASKS"
         lines += ["  load_instance_masks: true", f"  mask_type: {kind}"]
     keypoints = _keypoints(dataset) if _KEYPOINTS in layout.features else 0
     return [*lines, f"  num_keypoints: {keypoints}"] if keypoints else lines

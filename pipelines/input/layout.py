@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 from recordmill.transforms.examples.schema import FeatureSpec
 from recordmill.transforms.reading.dataset import Dataset
 from recordmill.transforms.reading.inference import (
-    RecordSpecs,
     SampleImage,
     image_name,
-    infer_specs,
     sample_images,
     sample_records,
+    specs_of,
 )
 from recordmill.transforms.storage.files import is_file, read_bytes
 
@@ -107,7 +106,7 @@ class Layout:
 
     @property
     def names(self) -> list[str]:
-        """Of the tensors; a feature of the context with the name of a list has that name too."""
+        """The names of the tensors; a feature of the context may have the name of a list."""
         sides = {side for stored in self.boxes.values() for side in stored}
         return [*(name for name in (*self.features, *self.feature_lists) if name not in sides), *self.boxes]
 
@@ -139,29 +138,33 @@ class Layout:
 
     @property
     def parsers(self) -> dict[str, Parser]:
-        """Of each feature; of a sequence of its context."""
-        return {name: self._parser(name, spec) for name, spec in self.features.items()}
+        """The parser of each feature."""
+        # the context of a sequence takes no FixedLenSequenceFeature
+        listed = _ragged if self.feature_lists else _sequence
+        return {
+            name: listed(spec) if name in self.masks or spec.shape == (None,) else _fixed(spec)
+            for name, spec in self.features.items()
+        }
 
     @property
     def list_parsers(self) -> dict[str, Parser]:
-        """Of one step of each list: a step with any number of values makes a RaggedTensor of the list."""
+        """The parser of each list, which is a RaggedTensor if a step has any number of values."""
         return {
-            name: Parser("RaggedFeature", None, spec.dtype)
-            if spec.shape == (None,)
-            else Parser("FixedLenSequenceFeature", _fixed(spec), spec.dtype, True)
+            name: _ragged(spec) if spec.shape == (None,) else _sequence(spec)
             for name, spec in self.feature_lists.items()
         }
 
-    def _parser(self, name: str, spec: FeatureSpec) -> Parser:
-        if name not in self.masks and spec.shape != (None,):
-            return Parser("FixedLenFeature", _fixed(spec), spec.dtype)
-        if self.feature_lists:  # the context of a sequence takes no FixedLenSequenceFeature
-            return Parser("RaggedFeature", None, spec.dtype)
-        return Parser("FixedLenSequenceFeature", [], spec.dtype, True)
+
+def _ragged(spec: FeatureSpec) -> Parser:
+    return Parser("RaggedFeature", None, spec.dtype)
 
 
-def _fixed(spec: FeatureSpec) -> list[int]:
-    return [side for side in spec.shape if side is not None]
+def _fixed(spec: FeatureSpec) -> Parser:
+    return Parser("FixedLenFeature", [side for side in spec.shape if side is not None], spec.dtype)
+
+
+def _sequence(spec: FeatureSpec) -> Parser:
+    return _fixed(spec)._replace(kind="FixedLenSequenceFeature", allow_missing=True)
 
 
 def layout_of(dataset: Dataset, decode: bool = True) -> Layout:
@@ -175,12 +178,8 @@ def layout_of(dataset: Dataset, decode: bool = True) -> Layout:
         BadInput: a record is no Example.
         OSError: a shard cannot be read.
     """
-    payloads: list[bytes] = []
-    if dataset.features is not None:
-        specs = RecordSpecs(dataset.features, dataset.feature_lists)
-    else:
-        payloads = sample_records(dataset)
-        specs = infer_specs(payloads)
+    payloads = sample_records(dataset) if dataset.manifest is None else []
+    specs = specs_of(dataset, payloads)
     name = image_name(specs, dataset, payloads)
     layout = Layout(specs.features, specs.feature_lists, dataset.renames)
     if name is not None:

@@ -151,9 +151,8 @@ def plan_of(
 
 def _label(layout: Layout) -> str | None:
     """The name of the class ids of a record."""
-    by_ours = {
-        layout.ours.get(name, name): name for name, one in layout.features.items() if one.dtype == "int64"
-    }
+    ids = (name for name, one in layout.features.items() if one.dtype == "int64")
+    by_ours = {layout.ours.get(name, name): name for name in ids}
     return next((by_ours[name] for name in LABEL_KEYS if name in by_ours), None)
 
 
@@ -209,11 +208,10 @@ def _unlabelled(dataset: Dataset, pieces: Sequence[Piece]) -> tuple[int, int] | 
 
 
 def _kept(layout: Layout, asked: Asked, pair: tuple[str, str] | None) -> set[str]:
-    if pair is not None:
-        if pair[1]:
-            return set(pair)
-        return {pair[0], *(name for name in layout.names if is_of_objects(name, layout))}
     names = set(layout.names)
+    if pair is not None:
+        targets = {pair[1]} if pair[1] else {name for name in names if is_of_objects(name, layout)}
+        return {pair[0], *targets}
     if asked.features is None:
         return names
     if not asked.features or not names.issuperset(asked.features):
@@ -276,7 +274,13 @@ def _image(
     if len(shapes) < len(samples):
         raise ValueError(f"TensorFlow cannot decode an image in {image.name!r}; give decode=False")
     channels = image.channels if asked.channels is None else asked.channels
-    sides = _common_sides({shape[:2] for shape in shapes}) if needs_one_size else None
+    sizes = {shape[:2] for shape in shapes} if needs_one_size else set()
+    if len(sizes) > 1:
+        shown = " and ".join(f"{height}x{width}" for height, width in sorted(sizes)[:2])
+        raise ValueError(
+            f"batch_size is given, and images differ in size ({shown}); give size=(height, width) too"
+        )
+    sides = next(iter(sizes), None)
     dtype = asked.dtype or image.dtype
     is_uniform = sides is not None and dtype == "uint8" and {shape[2] for shape in shapes} == {channels}
     return dataclasses.replace(
@@ -288,16 +292,6 @@ def _image(
         is_strict=asked.channels is None,
         keeps_bits=asked.dtype is None,
     )
-
-
-def _common_sides(found: set[tuple[int, int]]) -> tuple[int, int] | None:
-    """The height and width of all images, because a batch needs one size."""
-    if len(found) > 1:
-        shown = " and ".join(f"{height}x{width}" for height, width in sorted(found)[:2])
-        raise ValueError(
-            f"batch_size is given, and images differ in size ({shown}); give size=(height, width) too"
-        )
-    return next(iter(found), None)
 
 
 def _common_head(samples: Sequence[SampleImage], channels: int) -> bytes:

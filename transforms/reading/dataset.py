@@ -76,7 +76,7 @@ class Dataset:
     def splits(self) -> dict[str, tuple[ShardEntry, ...]]:
         """The shards by split; those without one are in `train`."""
         found: dict[str, tuple[ShardEntry, ...]] = {}
-        if self.is_whole and self.manifest is not None:
+        if self.manifest is not None and self.is_whole:
             found = dict.fromkeys(self.manifest["splits"], ())
         for shard in self.shards:
             name = shard.split or "train"
@@ -96,16 +96,13 @@ class Dataset:
     @property
     def labels(self) -> dict[int, str]:
         """Class names by stored id in the manifest; empty without one."""
-        if self.manifest is None:
-            return {}
-        return {int(number): name for number, name in self.manifest["labels"].items()}
+        return {int(number): name for number, name in (self.manifest or {}).get("labels", {}).items()}
 
     @property
     def renames(self) -> dict[str, str]:
         """Our name of each renamed feature, by its stored name (`--rename`)."""
-        if self.manifest is None:
-            return {}
-        return {new: old for old, new in self.manifest["config"].get("rename", {}).items()}
+        config = {} if self.manifest is None else self.manifest["config"]
+        return {new: old for old, new in config.get("rename", {}).items()}
 
 
 class NamesFound(NamedTuple):
@@ -127,11 +124,7 @@ class NamesFound(NamedTuple):
 
 
 def class_names(dataset: Dataset) -> NamesFound:
-    """The classes that the manifest, else label maps, else a label file of TFDS define.
-
-    Raises:
-        OSError: the files next to the shards cannot be read.
-    """
+    """The classes that the manifest, else label maps, else a label file of TFDS define. Raises OSError."""
     if dataset.manifest is not None or not dataset.shards:
         return NamesFound(dataset.labels, {})
     path = dataset.folder if dataset.path == dataset.folder else dataset.shards[0].path
@@ -189,12 +182,12 @@ def _dataset_folder(path: str) -> str | None:
         return version_folder(path, latest)
     versions = published_versions(path)
     if latest is not None:
-        raise ValueError(
-            f"{f'{path}/{LATEST}'!r} names the version {latest}, which is not there; {_instead(versions)}"
-        )
-    if versions:
-        raise ValueError(f"{path!r} has no {LATEST} that names the version to read; {_instead(versions)}")
-    return None
+        fault = f"{f'{path}/{LATEST}'!r} names the version {latest}, which is not there"
+    elif versions:
+        fault = f"{path!r} has no {LATEST} that names the version to read"
+    else:
+        return None
+    raise ValueError(f"{fault}; {_instead(versions)}")
 
 
 def _instead(versions: Sequence[Version]) -> str:
@@ -221,10 +214,8 @@ def _some(path: str, folder: str, names: list[str]) -> Dataset:
         if {shard["file"] for _, shard in _listed(manifest)}.issuperset(names):
             return Dataset(path, folder, _entries(folder, manifest, names), manifest)
     others = {name: f"{folder}/{name}" for name in siblings} | _indexes(folder)
-    entries = [
-        ShardEntry(f"{folder}/{name}", split_of(name), _size(f"{folder}/{name}"), _index(name, others))
-        for name in names
-    ]
+    paths = ((name, f"{folder}/{name}") for name in names)
+    entries = (ShardEntry(one, split_of(name), _size(one), _index(name, others)) for name, one in paths)
     return Dataset(path, folder, tuple(entries))
 
 
@@ -239,20 +230,14 @@ def _folder(path: str) -> Dataset:
             "or train-00000-of-00010"
         )
     others = {key: other.path for key, other in found.others.items()}
-    return Dataset(
-        path,
-        path,
-        tuple(
-            ShardEntry(file.path, split_of(file.key), file.size, _index(file.key, others))
-            for file in found.files
-        ),
-    )
+    files = ((file, _index(file.key, others)) for file in found.files)
+    entries = (ShardEntry(file.path, split_of(file.key), file.size, index) for file, index in files)
+    return Dataset(path, path, tuple(entries))
 
 
 def _pattern(path: str) -> Dataset:
     folder, name = os.path.split(path)
-    sharded = _SHARDED.fullmatch(name)
-    if sharded is not None:
+    if (sharded := _SHARDED.fullmatch(name)) is not None:
         count = f"{int(sharded['count']):05d}" if sharded["count"] != "*" else "[0-9]" * 5
         name = f"{sharded['stem']}-{'[0-9]' * 5}-of-{count}{sharded['ending'] or '*'}"
     if not any(mark in name for mark in "*?[") or not is_folder(folder or "."):
@@ -338,8 +323,7 @@ def _index(key: str, others: Mapping[str, str]) -> str | None:
     folder, slash, name = key.rpartition("/")
     stem = _ENDING.sub("", name)
     candidates = (f"{INDEX}/{stem}.idx", f"{stem}.idx", f"{name}.idx", f"{name}.index", f"{stem}.index")
-    found = (others.get(f"{folder}{slash}{candidate}") for candidate in candidates)
-    return next((path for path in found if path is not None), None)
+    return next(filter(None, (others.get(f"{folder}{slash}{one}") for one in candidates)), None)
 
 
 def _size(path: str) -> int | None:

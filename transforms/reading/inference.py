@@ -64,11 +64,11 @@ class SampleImage:
     shape: tuple[int, int, int] | None
 
 
-def specs_of(dataset: Dataset) -> RecordSpecs:
+def specs_of(dataset: Dataset, first: Sequence[bytes]) -> RecordSpecs:
     """The specs in the manifest, else those of the first records. Raises ValueError as `infer_specs`."""
     if dataset.features is not None:
         return RecordSpecs(dataset.features, dataset.feature_lists)
-    return infer_specs(sample_records(dataset))
+    return infer_specs(first)
 
 
 def sample_records(dataset: Dataset) -> list[bytes]:

@@ -303,9 +303,7 @@ def _by_heads(file: FileFound, most: int) -> Count | None:
 def head_count(path: str, size: int, most: int | None) -> Count:
     """The number of records of an uncompressed file, by their heads; an estimate after the first `most`.
 
-    Raises:
-        DamagedRecordError: a head is damaged.
-        OSError: it cannot be read.
+    Raises DamagedRecordError, OSError.
     """
     number, end = 0, 0
     for offset, length in itertools.islice(locations(path, size), most):
@@ -351,13 +349,13 @@ def numbered_record(entries: Sequence[ShardEntry], number: int) -> Taken:
     for entry in entries:
         if entry.size is None:
             raise FileNotFoundError(errno.ENOENT, "the manifest lists it, and it is not there", entry.path)
-        count = entry.records
-        if count is None or number < before + count:
-            found = _numbered(entry, number - before)
-            if isinstance(found, Record):
-                return Taken(entry, found)
-            count = found
-        before += count
+        if entry.records is not None and number >= before + entry.records:
+            before += entry.records
+            continue
+        found = _numbered(entry, number - before)
+        if isinstance(found, Record):
+            return Taken(entry, found)
+        before += found
     raise IndexError(before)
 
 
@@ -407,10 +405,7 @@ def _at(entry: ShardEntry, number: int, location: Location) -> Record:
 def spread_records(files: Sequence[FileFound], most: int) -> Iterator[Taken | BadInput]:
     """Some records spread evenly over a dataset, in its order; a BadInput for a damaged one.
 
-    Of a file without random access, the first ones.
-
-    Raises:
-        OSError: they cannot be read.
+    Of a file without random access, the first ones. Raises OSError.
     """
     counts = [0 if file.count is None else file.count.records for file in files]
     wanted = spread(sum(counts), most)

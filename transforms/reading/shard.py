@@ -95,22 +95,13 @@ class Damage(NamedTuple):
 
 @contextlib.contextmanager
 def opened(path: str, hashed: bool = False) -> Iterator[RecordFile]:
-    """Opens a TFRecord file, local or in a bucket.
-
-    Raises:
-        OSError: it cannot be opened.
-    """
+    """Opens a TFRecord file, local or in a bucket. Raises OSError."""
     with open_named(path) as stored:
         yield RecordFile(stored, hashed)
 
 
 def frames(path: str) -> Iterator[Frame]:
-    """The records of a file in order; both checksums of each are verified.
-
-    Raises:
-        DamagedRecordError: names record and offset.
-        OSError: it cannot be read.
-    """
+    """The records of a file in order, with both checksums verified. Raises DamagedRecordError, OSError."""
     with opened(path) as file:
         yield from file.frames()
 
@@ -118,12 +109,7 @@ def frames(path: str) -> Iterator[Frame]:
 def frames_in(path: str, offset: int, length: int, first: int = 0) -> Iterator[Frame]:
     """The records in a part of an uncompressed file, which is held in memory.
 
-    Args:
-        first: number of its first record in the file.
-
-    Raises:
-        DamagedRecordError: names record and offset in the file.
-        OSError: it cannot be read.
+    `first` is the number of its first record in the file. Raises DamagedRecordError, OSError.
     """
     with open_named(path) as file:
         file.seek(offset)
@@ -132,10 +118,7 @@ def frames_in(path: str, offset: int, length: int, first: int = 0) -> Iterator[F
 
 
 def record_at(path: str, offset: int, length: int, number: int = 0) -> bytes:
-    """The payload of one record of an uncompressed file.
-
-    Args:
-        number: of the record in the file, for an error.
+    """The payload of one record of an uncompressed file; an error has its `number`.
 
     Raises:
         DamagedRecordError: it is damaged, or no record begins and ends there.
@@ -169,11 +152,7 @@ def read_index(path: str) -> Index:
 
 
 def index_count(path: str, size: int) -> int | None:
-    """The number of records in an index; None if its last record does not end a file of `size` bytes.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """The number of records in an index; None if it is not of a file of `size` bytes. Raises OSError."""
     data = read_bytes(path).rstrip()
     last = data[data.rfind(b"\n") + 1 :].split()
     if not data:
@@ -213,11 +192,9 @@ def locations(path: str, size: int) -> Iterator[Location]:
 
 
 def record_count(path: str) -> int:
-    """The number of records of a file; of a plain local one only the heads are read.
+    """The number of records of a file; of a plain local file only the heads are read.
 
-    Raises:
-        DamagedRecordError: the file is damaged.
-        OSError: it cannot be read.
+    Raises DamagedRecordError, OSError.
     """
     system = file_system(path)
     with opened(path) as file:

@@ -96,8 +96,8 @@ class StoredRecord:
         objects: in their order.
         class_mask: of the image: class ids; 255 means ignore.
         instance_mask: of the image: numbers of objects.
-        step_labels: of a sequence, by name; empty, or those of each step.
-        features: the free ones; those of a sequence's steps as tuples.
+        step_labels: of a sequence, by name; empty, or the labels of each step.
+        features: the free ones; of a sequence's steps, as tuples.
         label_ids: of the image, as they are stored: ids, or names if there are no ids.
     """
 

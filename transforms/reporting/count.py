@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -73,11 +74,7 @@ class Count:
 
 
 def count_records(dataset: Dataset) -> Count:
-    """Reads all shards, one record at a time.
-
-    Raises:
-        OSError: a shard cannot be read now.
-    """
+    """Reads all shards, one record at a time. Raises OSError."""
     counting = _Counting(class_names(dataset).shown, dataset.renames)
     spread = _Spread()
     found = Count({split: Statistics() for split in dataset.splits}, counting.labels, locations=spread.kept)
@@ -126,12 +123,9 @@ class _Counting:
             statistics.add(())
             raise
         self._learn(classes.names, classes.texts)
-        annotations, image = record.annotations, record.image
-        images = [image] if image else []
-        labels = [*annotations.labels]
-        if annotations.steps is not None:
-            images += annotations.steps.frames
-            labels += [label for step in annotations.steps.labels for label in step]
+        annotations, steps = record.annotations, record.annotations.steps
+        images = [*([record.image] if record.image else ()), *(steps.frames if steps else ())]
+        labels = itertools.chain(annotations.labels, *(steps.labels if steps else ()))
         sizes, fault = _sizes(payload, images, view.shape())
         pixels: dict[int, int] = {}
         if (mask := annotations.masks.get("class")) is not None:

@@ -83,8 +83,11 @@ def gather(
         count = count_records(dataset)
         statistics, labels = count.statistics, count.labels
     places = places_in(dataset) if count is None else count.locations
+    folder, name = os.path.split(dataset.path)
+    if _VERSION.fullmatch(name):  # a version folder of TFDS
+        name = f"{os.path.basename(folder)} {name}"
     return Findings(
-        name=(manifest or {}).get("config", {}).get("name") or _name(dataset.path),
+        name=(manifest or {}).get("config", {}).get("name") or name or dataset.path,
         manifest=manifest,
         labels=labels,
         statistics=statistics,
@@ -92,7 +95,7 @@ def gather(
         failures=read_failures(failures_path) if failures_path is not None else {},
         crops=crops,
         samples=samples(places, labels, dataset.renames) if has_samples else (),
-        damages=tuple((os.path.basename(path), damage) for path, damage in count.damages) if count else (),
+        damages=tuple((os.path.basename(path), one) for path, one in count.damages) if count else (),
         faults=count.faults if count else {},
     )
 
@@ -114,14 +117,8 @@ def unpublished(folder: str, manifest: Mapping[str, Any]) -> Dataset:
     return Dataset(folder, folder, shards, manifest)
 
 
-def _name(path: str) -> str:
-    """The name of a file or a folder; for a version folder of TFDS, with that of the dataset."""
-    folder, name = os.path.split(path)
-    return f"{os.path.basename(folder)} {name}" if _VERSION.fullmatch(name) else name or path
-
-
 def _shards(dataset: Dataset, count: Count | None) -> Iterator[ShardEntry]:
-    """Shards of known splits, with the name of the file as their path."""
+    """Shards with their splits, and their file names as paths."""
     for split, shards in dataset.splits.items():
         for shard in shards:
             records = shard.records if count is None else count.records.get(shard.path)

@@ -25,7 +25,7 @@ Crop = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ChangeTask(Task[Worker, Crop | BadInput | None]):
-    """Encodes an image once more, which gives the bytes that were stored."""
+    """Encodes an image again, to the bytes that were stored."""
 
     reference: bytes
     policy: ImagePolicy
@@ -53,7 +53,7 @@ class PageTask(Task[Worker, str | BadInput]):
     failures_path: str
 
     def run(self, worker: Worker) -> str | BadInput:
-        """Draws the page; an error of the machine that may pass is waited for."""
+        """Draws the page; retries after an error of the machine."""
         tries = 0
         while True:
             with worker.item(0):

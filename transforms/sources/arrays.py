@@ -230,12 +230,7 @@ class ArraysSource(Source):
 
     @abc.abstractmethod
     def sets(self, config: SourceConfig) -> tuple[list[ArraySet], list[Failure]]:
-        """Images with their labels, and failures for the rest of the input.
-
-        Raises:
-            ValueError: a file is not of the format that its name says.
-            OSError: a file cannot be read, or is a link that leads outside the input.
-        """
+        """Images with their labels, and failures for other files. Raises ValueError or OSError."""
 
     def check_input(self, config: SourceConfig) -> None:
         sets, _ = self.sets(config)

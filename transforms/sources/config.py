@@ -46,7 +46,7 @@ class SourceConfig:
 
     kind: str = flag(
         REQUIRED,
-        "what the input is; auto detects it; one that `recordmill formats` lists",
+        "format of the input, one that `recordmill formats` lists; auto detects it",
         name="source",
         auto=True,
         parse=_kind,
@@ -55,7 +55,7 @@ class SourceConfig:
     )
     input: str = flag(
         REQUIRED,
-        "what to read, as `recordmill formats` lists it; local or gs://",
+        "file or folder to read, local or gs://; `recordmill formats` lists examples",
         required=True,
         path="input",
         metavar="PATH",
@@ -76,11 +76,11 @@ class SourceConfig:
         metavar="REGEX",
         pattern=r".*\(.+\).*",
     )
-    include: tuple[str, ...] = flag((), "take only keys that match", metavar="GLOB")
-    exclude: tuple[str, ...] = flag((), "leave out keys that match", metavar="GLOB")
+    include: tuple[str, ...] = flag((), "take only records whose keys match", metavar="GLOB")
+    exclude: tuple[str, ...] = flag((), "leave out records whose keys match", metavar="GLOB")
     include_annotations: tuple[str, ...] = flag(
         (),
-        f"what is stored of {', '.join(ANNOTATIONS)}, in addition to boxes and labels",
+        f"annotations to store in addition to boxes and labels: {', '.join(ANNOTATIONS)}",
         values=ANNOTATIONS,
         parse=names,
         metavar="KIND[,KIND]",
@@ -88,14 +88,14 @@ class SourceConfig:
     )
     input_features: tuple[tuple[str, str], ...] = flag(
         (),
-        "with --source tfrecord: which features of foreign records are ours, as img=image/encoded",
+        "with --source tfrecord: our names of features in foreign records, as img=image/encoded",
         parse=pairs,
         metavar="OLD=NEW,…",
         pattern=PAIRS,
     )
     mask_pattern: str | None = flag(
         None,
-        "with --source masks: where an image's mask lies below the input, as masks/{stem}_mask.png",
+        "with --source masks: the path of an image's mask below the input, as masks/{stem}_mask.png",
         metavar="PATTERN",
         pattern=r".*\{(stem|name)\}.*",
     )

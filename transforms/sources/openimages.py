@@ -157,7 +157,7 @@ class OpenImagesSource(Source):
         for file in files:
             try:
                 if file.kind == "classes":
-                    next(file.classes(), None)  # raises where it cannot be read
+                    next(file.classes(), None)  # raises if it cannot be read
                 elif file.kind != "machine":
                     file.header()
             except ValueError as error:

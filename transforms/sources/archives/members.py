@@ -187,7 +187,7 @@ def naming_damage(fault: Callable[[str], Exception]) -> Iterator[None]:
 
 
 def zip_members(path: str, prefix: str) -> Iterator[Member | Failure]:
-    """As `tar_members`. Raises BadInput, stage `list`, where it is not a ZIP file."""
+    """As `tar_members`. Raises BadInput, stage `list`, if it is not a ZIP file."""
     generation = status_of(path).generation
     with (
         open_file(path) as stream,

@@ -193,11 +193,7 @@ class _LabelFile:
 
 
 class Labels:
-    """The classes and labels in all files except XML.
-
-    Raises:
-        JobError: a file cannot be used.
-    """
+    """The classes and labels in all files except XML. Raises JobError if one cannot be used."""
 
     def __init__(self, layout: Layout, lists: Collection[str]) -> None:
         self._layout = layout

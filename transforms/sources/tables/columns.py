@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -69,7 +70,7 @@ class Columns(msgspec.Struct, frozen=True):
     relative: bool = False  # boxes in `box` are normalised to [0, 1]
     has_lists: bool = False  # rows have lists of boxes
     relative_lists: bool = False  # boxes in lists are normalised
-    is_vertex: bool = False  # rows are read as those of Vertex AI's file if they look so
+    is_vertex: bool = False  # rows with an `imageGcsUri` are rows of Vertex AI's file
 
     @property
     def has_boxes(self) -> bool:
@@ -181,7 +182,7 @@ def _check_no_images(
     finder = ImageFinder(config, manifest)
     for name in names[:_TRIED]:  # values that name images, with or without their extension
         images = [str(value) for row in first if not is_missing(value := row.get(name))]
-        if not images or len(images) != len(first) or not finder.is_anywhere(images[0]):
+        if not images or len(images) != len(first):
             continue
         folder = finder.find_folder(images)
         if folder is not None or finder.finds(images):
@@ -321,21 +322,11 @@ class RowColumns:
         for row in map(self._free, first):
             for usual, _ in self._usual:
                 self._features.update([one for one in usual if one in row][1:])
-        self._cached: dict[tuple[str, ...], Columns] = {}
+        self._cached_columns = functools.lru_cache(_CACHED)(self._columns_in)
 
     def __call__(self, item: Mapping[str, Any]) -> Columns:
-        """The columns of one row.
-
-        Raises:
-            BadInput: only later rows have images; or two names of one meaning were both used.
-        """
-        names = tuple(item)
-        found = self._cached.get(names)
-        if found is None:
-            found = self._columns_in(self._free(names))
-            if len(self._cached) >= _CACHED:
-                self._cached.clear()
-            self._cached[names] = found
+        """The columns of one row. Raises BadInput if they contradict those of earlier rows."""
+        found = self._cached_columns(tuple(item))
         if not self._asked:
             return found
         image = found.image if self._image is None else _as_written(item, self._image)
@@ -346,7 +337,8 @@ class RowColumns:
         """Names by lower case, without those that flags name."""
         return _by_lower(name for name in names if name.lower() not in self._asked)
 
-    def _columns_in(self, names: Mapping[str, str]) -> Columns:
+    def _columns_in(self, spelled: tuple[str, ...]) -> Columns:
+        names = self._free(spelled)
         image = self._pick(names, 0)
         late = image or names.get(VERTEX_IMAGE.lower())
         if late is not None and self._columns.image is None:

@@ -206,21 +206,17 @@ class ImageFinder:
         return links_outside(self._config)
 
     def find_folder(self, images: Sequence[str]) -> str | None:
-        """The only folder near the manifest that holds all images, if none lies at its path.
+        """The only folder near the manifest with all images, if none is found at its path.
 
-        From then on, images are also looked for in that folder.
+        From then on, images are also searched in that folder.
         """
-        if not images or any(self._is_in(self._bases, image) for image in images):
+        if not images or self._is_in(self._bases, images[0]):
             return None
         found = [one for one in self._folders if all(self._is_in((one,), image) for image in images)]
-        if len(found) != 1:
+        if len(found) != 1 or any(self._is_in(self._bases, image) for image in images):
             return None
         self._bases = (*self._bases, *found)
         return found[0]
-
-    def is_anywhere(self, image: str) -> bool:
-        """Whether an image exists at its path, or in one of the folders near the manifest."""
-        return any(self._is_in(bases, image) for bases in (self._bases, *((one,) for one in self._folders)))
 
     def finds(self, images: Sequence[str]) -> bool:
         """Whether all images exist."""

@@ -346,11 +346,7 @@ def _text(value: Any) -> str:
 
 
 def _columns_of(table: pyarrow.parquet.ParquetFile, config: SourceConfig) -> _Columns:
-    """The columns of a table, found by the flags, or else by type and name.
-
-    Raises:
-        ValueError: a flag names a missing column, or rows seem to have images and no column is found.
-    """
+    """The columns of a table, by the flags, or else by type and name. Raises ValueError as `find_columns`."""
     schema = table.schema_arrow
     where = f"--input is {config.input!r}"
     if twice := sorted(name for name, count in collections.Counter(schema.names).items() if count > 1):

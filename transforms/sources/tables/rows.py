@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import dataclasses
 import functools
 import itertools
 import json
@@ -318,10 +319,9 @@ class BoxRows:
         self._left_out: set[str] = set()
 
     def add(self, table: Table, row: Row, line: int) -> Failure | None:
-        """Adds a row that starts at `line`; for the first row of an excluded image, returns the failure.
+        """Adds a row that starts at `line`.
 
-        Raises:
-            BadInput: the image is missing; only for its first row.
+        For an image's first row only, returns a failure if it is excluded; raises BadInput if it is missing.
         """
         if table is not self._table:
             self._table, self._last = table, None
@@ -340,7 +340,9 @@ class BoxRows:
                 return found
             self._left_out.discard(name)
             path = found.key if found.image is None else found.image.uri
-            image = self._images.get(path) or self._images.setdefault(path, _Image(found))
+            if path not in self._images:
+                self._images[path] = _Image(found, found.annotations.features)
+            image = self._images[path]
             self._last = name, image
         try:
             image.merge(row, table.split_of(row, image.record.key))
@@ -365,19 +367,17 @@ class BoxRows:
             yield images.pop().made(columns)
 
 
+@dataclasses.dataclass(slots=True)
 class _Image:
     """The rows of one image so far: the record of the first row, and additions from others."""
 
-    __slots__ = ("boxes", "fault", "features", "labels", "record", "relative", "size")
-
-    def __init__(self, record: ImageRecord) -> None:
-        self.record = record
-        self.size: tuple[int, int] | None = None
-        self.relative: bool | None = None
-        self.boxes = bytearray()
-        self.labels: dict[str | int, None] | None = None  # of all rows; None if only of the first
-        self.features = record.annotations.features
-        self.fault: Failure | None = None
+    record: ImageRecord
+    features: Mapping[str, FeatureValue]
+    size: tuple[int, int] | None = None
+    relative: bool | None = None
+    boxes: bytearray = dataclasses.field(default_factory=bytearray)  # JSON arrays, a comma after each
+    labels: dict[str | int, None] | None = None  # of all rows; None if only of the first
+    fault: Failure | None = None
 
     def merge(self, row: Row, split: str | None) -> None:
         """Adds the image's values in a row. Raises BadInput: the row's fault, or it contradicts others."""

@@ -196,8 +196,7 @@ def feature_value(value: Any, mixed: bool = False) -> FeatureValue:
 def flat(item: Mapping[str, Any], strict: bool = True, mixed: bool = True) -> dict[str, FeatureValue]:
     """The features in a JSON object, of inner objects as `outer/inner`; null is left out.
 
-    Raises:
-        BadInput: two features have the same name, or one has no name; only if `strict`.
+    Raises BadInput if `strict` and two features have the same name, or one has none.
     """
     features: dict[str, FeatureValue] = {}
     _gather(features, "", item, strict, mixed)
