@@ -1,13 +1,15 @@
-"""The commands that are measured: recordmill's, and those that people would use instead."""
+"""The measured commands: those of recordmill, and their alternatives."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.inputs import Inputs
+from benchmarks.measure import wall_seconds
 from recordmill.pipelines.options.runner import available_cores
 
 Arguments = Callable[[Path, Path], list[str]]
@@ -21,12 +23,20 @@ class Contender:
     Attributes:
         name: in the table.
         arguments: of the command.
-        action: of every image, in recordmill's manifest; None for the others.
+        action: of every image, in the manifest of recordmill; None for other commands.
     """
 
     name: str
     arguments: Arguments
     action: str | None = None
+
+    def seconds(self, source: Path, output: Path, images: int) -> float:
+        """Seconds of the command; `output` is removed before and after it."""
+        shutil.rmtree(output, ignore_errors=True)
+        seconds = wall_seconds(self.arguments(source, output))
+        self.check(output, images)
+        shutil.rmtree(output, ignore_errors=True)
+        return seconds
 
     def check(self, output: Path, images: int) -> None:
         """Raises RuntimeError unless the action of every image is `action`."""
@@ -38,7 +48,7 @@ class Contender:
 
 
 def convert(*flags: str) -> Arguments:
-    """recordmill's command with `flags`."""
+    """The command of recordmill with `flags`."""
 
     def arguments(source: Path, output: Path) -> list[str]:
         return ["-m", "recordmill.pipelines.convert", "--input", str(source), "--output", str(output), *flags]
@@ -83,7 +93,7 @@ class MemoryCase:
 
 
 def memory_cases(inputs: Inputs) -> list[MemoryCase]:
-    """recordmill with two workers on each input with a limit, and the others on all images."""
+    """recordmill with two workers on each input with a limit; its alternatives on all images."""
     ways = (("kept, header", HEADER_FLAGS), ("kept, decode", ()), ("q90", Q90_FLAGS))
     cases = [
         MemoryCase(f"{name}, {size} JPEGs", convert(*flags, TWO_WORKERS), source, 350 * _MB)

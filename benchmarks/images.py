@@ -10,54 +10,42 @@ dataset, the loop discards its results. The contenders alternate; times are medi
 
 from __future__ import annotations
 
-import dataclasses
-import shutil
 import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.contenders import Contender, convert
 from benchmarks.inputs import TEN, benchmark_parser, draw_jpegs, draw_pngs, once, own_folder
-from benchmarks.measure import Times, wall_seconds
+from benchmarks.measure import Times
 from benchmarks.report import machine, markdown_table
 from recordmill.pipelines.options.runner import available_cores
 
 _LEAST = 0.85
 
 
-@dataclasses.dataclass(frozen=True)
-class Job:
-    """A conversion of a folder, by recordmill and by the loop."""
+class Job(NamedTuple):
+    """A conversion of images of a kind, by recordmill, which re-encodes every image, and by the loop."""
 
-    name: str
     kind: str
-    short_side: int
-
-    @property
-    def ours(self) -> Contender:
-        """recordmill's command, which re-encodes every image."""
-        flags = ["--image_format=jpeg", "--reencode=always"]
-        if self.short_side:
-            flags.append(f"--short_side={self.short_side}")
-        return Contender(self.name, convert(*flags))
-
-    @property
-    def loop(self) -> Contender:
-        """The loop's command."""
-        side = str(self.short_side)
-        return Contender(
-            f"{self.name}, loop",
-            lambda source, _: ["-m", "benchmarks.codec_loop", str(source), str(available_cores()), side],
-        )
+    ours: Contender
+    loop: Contender
 
 
-JOBS = tuple(
-    Job(f"{kind} to JPEG q90{f', short side {side}' if side else ''}", kind, side)
-    for kind in ("JPEG", "PNG")
-    for side in (0, 256)
-)
+def _job(kind: str, short_side: int) -> Job:
+    name = f"{kind} to JPEG q90{f', short side {short_side}' if short_side else ''}"
+    flags = ["--image_format=jpeg", "--reencode=always"]
+    flags += [f"--short_side={short_side}"] if short_side else []
+
+    def loop(source: Path, _: Path) -> list[str]:
+        return ["-m", "benchmarks.codec_loop", str(source), str(available_cores()), str(short_side)]
+
+    return Job(kind, Contender(name, convert(*flags)), Contender(f"{name}, loop", loop))
+
+
+JOBS = tuple(_job(kind, side) for kind in ("JPEG", "PNG") for side in (0, 256))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -87,21 +75,14 @@ def main(argv: Sequence[str] | None = None) -> None:
             for job in JOBS:
                 for contender in (job.ours, job.loop):
                     found = times[contender.name]
-                    found.ten.append(_seconds(contender, few[job.kind], folder / "output"))
-                    found.everything.append(_seconds(contender, many[job.kind], folder / "output"))
+                    for inputs, seconds in ((few, found.ten), (many, found.everything)):
+                        seconds.append(contender.seconds(inputs[job.kind], folder / "output", 0))
                     print(f"  {contender.name}: {found.everything[-1]:.2f} s", file=sys.stderr)
     print(f"{facts}.\n\n{_table(times, images)}")
 
 
-def _seconds(contender: Contender, source: Path, output: Path) -> float:
-    shutil.rmtree(output, ignore_errors=True)
-    seconds = wall_seconds(contender.arguments(source, output))
-    shutil.rmtree(output, ignore_errors=True)
-    return seconds
-
-
 def _table(times: dict[str, Times], images: dict[str, int]) -> str:
-    """A row for each job: rates, and our rate over the loop's, with and without start-up."""
+    """A row for each job: both rates, and their ratio with and without start-up."""
     rows = []
     for job in JOBS:
         ours, loop = times[job.ours.name], times[job.loop.name]
@@ -109,7 +90,7 @@ def _table(times: dict[str, Times], images: dict[str, int]) -> str:
         each = [one / other for one, other in zip(loop.everything, ours.everything, strict=True)]
         rows.append(
             (
-                f"{images[job.kind]:,} {job.name}",
+                f"{images[job.kind]:,} {job.ours.name}",
                 f"{images[job.kind] / ours.total:,.0f}",
                 f"{images[job.kind] / loop.total:,.0f}",
                 f"{ratio:.2f}",
@@ -118,16 +99,8 @@ def _table(times: dict[str, Times], images: dict[str, int]) -> str:
                 "yes" if ratio >= _LEAST else "**no**",
             )
         )
-    header = (
-        "images",
-        "images/s",
-        "the loop's",
-        "ratio",
-        "median of rounds",
-        "beyond start-up",
-        f"at least {_LEAST}",
-    )
-    return markdown_table(header, rows)
+    ratios = ("ratio", "median of rounds", "beyond start-up", f"at least {_LEAST}")
+    return markdown_table(("images", "images/s", "the loop's", *ratios), rows)
 
 
 if __name__ == "__main__":

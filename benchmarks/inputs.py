@@ -12,6 +12,7 @@ import struct
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -24,14 +25,7 @@ _DIGIT_SIDE = 28
 
 
 def benchmark_parser(name: str, doc: str | None, images: int, repeats: int) -> argparse.ArgumentParser:
-    """The parser of a benchmark, with the flags that all have.
-
-    Args:
-        name: of its module in `benchmarks`.
-        doc: its docstring.
-        images: default of --images.
-        repeats: default of --repeats.
-    """
+    """The parser of the benchmark in module `name`, with the flags of all benchmarks and their defaults."""
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks.{name}",
         description=doc,
@@ -46,23 +40,12 @@ def benchmark_parser(name: str, doc: str | None, images: int, repeats: int) -> a
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """The inputs of one benchmark.
-
-    Attributes:
-        images: number of JPEGs in `all_images`.
-        image_bytes: of all of them.
-        ten_images: folder of ten JPEGs.
-        some_images: folder of a tenth of the JPEGs.
-        all_images: folder of all of them.
-        digits: folder with the IDX files.
-        ten_rows: manifest of ten rows.
-        all_rows: manifest of all rows.
-    """
+    """The inputs of one benchmark: folders of images, and manifests of rows."""
 
     images: int
-    image_bytes: int
+    image_bytes: int  # of all images
     ten_images: Path
-    some_images: Path
+    some_images: Path  # a tenth of all images
     all_images: Path
     digits: Path
     ten_rows: Path
@@ -70,7 +53,7 @@ class Inputs:
 
 
 def draw_inputs(work: Path, images: int, digits: int, rows: int) -> Inputs:
-    """Draws the inputs that are not in `work` yet, and reads every image once, so that all are cached.
+    """Draws the inputs that `work` lacks, and reads every image once, so that all are cached.
 
     All paths have the same length: a longer path would make a job graph larger.
     """
@@ -96,36 +79,34 @@ def draw_inputs(work: Path, images: int, digits: int, rows: int) -> Inputs:
 
 def draw_jpegs(folder: Path, number: int) -> None:
     """Draws JPEGs of about 70 KB, quality 95 at 4:2:0, into <shape>/."""
-    drawings = [_camera_jpeg(index) for index in range(min(number, _DRAWINGS))]
-    for shape in SHAPES:
-        (folder / shape).mkdir(parents=True)
-    for index in range(number):
-        path = folder / SHAPES[index % len(SHAPES)] / f"{index:08d}.jpg"
+    drawings = _drawings(number, "JPEG", quality=95, subsampling="4:2:0")
+    for index, path in enumerate(_paths(folder, number, "jpg")):
         path.write_bytes(with_comment(drawings[index % len(drawings)], b"%08d" % index))
-
-
-def _camera_jpeg(index: int) -> bytes:
-    stored = io.BytesIO()
-    image = draw(SHAPES[index % len(SHAPES)], seed=index, width=480, height=360, noise=5 + index % 5 / 2)
-    image.save(stored, "JPEG", quality=95, subsampling="4:2:0")
-    return stored.getvalue()
 
 
 def draw_pngs(folder: Path, number: int) -> None:
     """Draws PNGs of the same pictures into <shape>/."""
-    drawings = [_png(index) for index in range(min(number, _DRAWINGS))]
-    for shape in SHAPES:
-        (folder / shape).mkdir(parents=True)
-    for index in range(number):
-        path = folder / SHAPES[index % len(SHAPES)] / f"{index:08d}.png"
+    drawings = _drawings(number, "PNG")
+    for index, path in enumerate(_paths(folder, number, "png")):
         path.write_bytes(drawings[index % len(drawings)])
 
 
-def _png(index: int) -> bytes:
-    stored = io.BytesIO()
-    image = draw(SHAPES[index % len(SHAPES)], seed=index, width=480, height=360, noise=5 + index % 5 / 2)
-    image.save(stored, "PNG")
-    return stored.getvalue()
+def _paths(folder: Path, number: int, suffix: str) -> list[Path]:
+    """Paths of images in new folders, one folder a shape."""
+    for shape in SHAPES:
+        (folder / shape).mkdir(parents=True)
+    return [folder / SHAPES[index % len(SHAPES)] / f"{index:08d}.{suffix}" for index in range(number)]
+
+
+def _drawings(number: int, image_format: str, **options: Any) -> list[bytes]:
+    """Up to `number` encoded drawings of 480x360."""
+    found = []
+    for index in range(min(number, _DRAWINGS)):
+        shape, stored = SHAPES[index % len(SHAPES)], io.BytesIO()
+        image = draw(shape, seed=index, width=480, height=360, noise=5 + index % 5 / 2)
+        image.save(stored, image_format, **options)
+        found.append(stored.getvalue())
+    return found
 
 
 def with_comment(jpeg: bytes, comment: bytes) -> bytes:
@@ -153,7 +134,7 @@ def draw_digits(folder: Path, number: int) -> None:
 
 
 def draw_manifest(path: Path, number: int) -> None:
-    """Writes a CSV of features only: an integer, a number, and two texts."""
+    """Writes a CSV without images: an integer, a number and two texts in each row."""
     random = np.random.default_rng(0)
     scores = random.normal(0, 1, number)
     with path.open("w", encoding="utf-8", newline="") as file:

@@ -35,14 +35,14 @@ class Memory:
     processes: int = 0
 
     def peak(self, other: Memory) -> Memory:
-        """The higher of both, figure by figure."""
+        """The maximum of each figure."""
         pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
         return Memory(*(max(pair) for pair in pairs))
 
 
 @dataclasses.dataclass
 class Times:
-    """Seconds of a contender in each round: on ten images, and on all of them."""
+    """Seconds of a contender in each round: for ten images, and for all images."""
 
     ten: list[float] = dataclasses.field(default_factory=list)
     everything: list[float] = dataclasses.field(default_factory=list)
@@ -68,16 +68,11 @@ Peaks = dict[str, Memory]
 
 
 def megabytes(size: float) -> str:
-    """Bytes in MB, of a million bytes."""
     return f"{size / 1e6:,.0f} MB"
 
 
 def wall_seconds(arguments: Sequence[str]) -> float:
-    """Seconds from the start of `python <arguments>` to its end.
-
-    Raises:
-        RuntimeError: it failed; with its output.
-    """
+    """Seconds from the start of `python <arguments>` to its end; raises RuntimeError with its output."""
     os.sync()  # pending writes of the previous command are not measured
     with tempfile.TemporaryFile() as said:
         start = time.perf_counter()

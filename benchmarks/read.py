@@ -3,14 +3,13 @@
 python -m benchmarks.read
 python -m benchmarks.read --images 400 --digits 2000 --repeats 3
 
-Draws its inputs once, into --work, and converts them. Every reader decodes every image, JPEGs scaled to
-224x224, in batches of 32, and is first checked to yield the same pixels and labels as the others. Readers
-alternate in one process; times are medians of epochs, after one that does not count.
+Draws its inputs once, into --work, and converts them. Every reader decodes every image in batches of 32, and
+scales JPEGs to 224x224. All readers must yield the same pixels and labels. They alternate in one process.
+Times are medians of epochs, without the first.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import os
 import statistics
@@ -115,7 +114,7 @@ READERS = (RECORDMILL, TFDS, BY_HAND)
 
 
 def digest(dataset: Any) -> tuple[int, int, int]:
-    """Number of images, sum of all pixels, and sum of the labels, each times its image's pixels."""
+    """Number of images, sum of all pixels, and sum of the labels weighted by the pixels of their images."""
     import tensorflow as tf
 
     images = pixels = labelled = 0
@@ -128,7 +127,6 @@ def digest(dataset: Any) -> tuple[int, int, int]:
 
 
 def epoch_seconds(dataset: Any) -> float:
-    """Seconds for one pass over a dataset."""
     start = time.perf_counter()
     for _ in dataset:
         pass
@@ -140,7 +138,8 @@ _LEAST = {TFDS.name: 1.0, BY_HAND.name: 0.9}
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs all epochs and prints the tables."""
-    parser = _parser()
+    parser = benchmark_parser("read", __doc__, images=3000, repeats=5)
+    parser.add_argument("--digits", type=int, default=10_000, help="PNGs of 28x28 (default: 10000)")
     args = parser.parse_args(argv)
     if min(args.images, args.digits, args.repeats) < 1:
         parser.error("--images, --digits and --repeats must be at least 1")
@@ -153,21 +152,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     command = (
         f"`python -m benchmarks.read --images {args.images} --digits {args.digits} --repeats {args.repeats}`"
     )
-    text = "\n\n".join((command, facts + ".", speed_table(images, epochs), goals_table(read_goals(epochs))))
-    print(text)
-    if args.output is not None:
-        args.output.write_text(text + "\n", encoding="utf-8")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = benchmark_parser("read", __doc__, images=3000, repeats=5)
-    parser.add_argument("--digits", type=int, default=10_000, help="PNGs of 28x28 (default: 10000)")
-    parser.add_argument("--output", type=Path, help="file to write the tables to, too")
-    return parser
+    tables = (speed_table(images, epochs), goals_table(read_goals(epochs)))
+    print("\n\n".join((command, f"{facts}.", *tables)))
 
 
 def make_works(work: Path, images: int, digits: int) -> list[Work]:
-    """Draws and converts the inputs that are not in `work` yet."""
+    """Draws and converts the inputs that `work` lacks."""
     jpegs = once(work / f"jpeg-{images:08d}", draw_jpegs, images)
     numbers = once(work / f"digits-{digits:08d}", draw_digits, digits)
     return [
@@ -205,7 +195,7 @@ def time_epochs(works: Sequence[Work], repeats: int) -> dict[tuple[str, str], li
 
 
 def speed_table(images: Mapping[str, int], epochs: Epochs) -> str:
-    """A row for each reader and input, with its speed over TFDS and over the hand-written pipeline."""
+    """A row for each reader and input, with its speed relative to TFDS and to the hand-written pipeline."""
     rows = []
     for (work, name), seconds in epochs.items():
         median = statistics.median(seconds)

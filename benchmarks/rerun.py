@@ -4,8 +4,8 @@ python -m benchmarks.rerun
 python -m benchmarks.rerun --images 500 --shards 8 --repeats 1
 
 Draws its images once, into --work. Converts them with --dataset_version, changes some of them, and converts
-them again, alternately: as the next version, which reuses unchanged records, and into another folder. Each
-is a complete command, from the start of its process to its end; times are medians, memory is measured in
+them again: as the next version, which reuses unchanged records, and into another folder. Both alternate. Each
+is a complete command, from the start of its process to its end. Times are medians; memory is measured in
 another run. The shards of both must be the same, byte for byte.
 """
 
@@ -71,7 +71,7 @@ def add_new(photos: Path, number: int) -> None:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Replaces a file, not the bytes that its hard links share."""
+    """Replaces a file; its hard links keep their contents."""
     path.unlink()
     path.write_bytes(data)
 
@@ -106,20 +106,13 @@ def _children_seconds() -> float:
 
 @dataclasses.dataclass
 class Runs:
-    """The measurements of one contender.
-
-    Attributes:
-        wall: seconds of each round.
-        cpu: likewise, of all its processes.
-        memory: the peak of another run.
-    """
+    """Seconds of each round of one contender, CPU seconds of all its processes, and memory of another run."""
 
     wall: list[float] = dataclasses.field(default_factory=list)
     cpu: list[float] = dataclasses.field(default_factory=list)
     memory: Memory = Memory()
 
     def time(self, arguments: Sequence[str]) -> None:
-        """Runs and measures the command."""
         before = _children_seconds()
         self.wall.append(wall_seconds(arguments))
         self.cpu.append(_children_seconds() - before)
@@ -127,19 +120,12 @@ class Runs:
 
 @dataclasses.dataclass
 class Found:
-    """The measurements of a case.
+    """The measurements of a case."""
 
-    Attributes:
-        rerun: of the next version.
-        scratch: of the conversion from scratch.
-        images: that the source has after the change.
-        provenance: from the manifest of the next version; None if there is none.
-    """
-
-    rerun: Runs
+    rerun: Runs  # of the next version
     scratch: Runs
-    images: int
-    provenance: dict[str, Any] | None = None
+    images: int  # after the change
+    provenance: dict[str, Any] | None = None  # from the manifest of the next version
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -170,13 +156,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 class Bench:
-    """Converts one input before and after a change of it.
-
-    Args:
-        folder: for all files of the benchmark.
-        drawn: the images, which are not changed.
-        shards: of each dataset.
-    """
+    """Converts a copy of the images in `drawn` before and after a change, with all files in `folder`."""
 
     def __init__(self, folder: Path, drawn: Path, shards: int) -> None:
         self._drawn = drawn
@@ -189,7 +169,7 @@ class Bench:
 
     def prepare(self, case: Case) -> Found:
         """Makes the first version, then the change."""
-        self.clear()
+        shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(parents=True)
         link_tree(self._drawn, self._photos)
         wall_seconds(self._versioned(case, self._first))
@@ -197,25 +177,16 @@ class Bench:
         return Found(Runs(), Runs(), images=sum(1 for _ in self._photos.rglob("*.jpg")))
 
     def time_round(self, case: Case, found: Found) -> None:
-        """Times both, and compares their shards.
-
-        Raises:
-            RuntimeError: the shards of the next version are not those of a conversion from scratch.
-        """
+        """Times both; raises RuntimeError if their shards differ."""
         self._renew()
         found.rerun.time(self._versioned(case, self._home))
         found.scratch.time(self._from_scratch(case))
         self._check(case, found)
 
     def measure_memory(self, case: Case, found: Found) -> None:
-        """Measures the memory of both in another run."""
         self._renew()
         found.rerun.memory = peak_memory(self._versioned(case, self._home))
         found.scratch.memory = peak_memory(self._from_scratch(case))
-
-    def clear(self) -> None:
-        """Removes everything but the drawn images."""
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _renew(self) -> None:
         """Restores the state before the second conversion."""
@@ -232,7 +203,7 @@ class Bench:
         return convert(*flags)(self._photos, self._scratch)
 
     def _check(self, case: Case, found: Found) -> None:
-        """Compares the shards of both, and reads what the next version reused."""
+        """Compares the shards of both, and reads the provenance of the next version."""
         published = self._home / NEXT / "manifest.json"
         if case.change is NOTHING:
             if published.exists() or shard_digests(self._home / FIRST) != shard_digests(self._scratch):
@@ -249,24 +220,13 @@ def shard_digests(dataset: Path) -> dict[str, str]:
 
 
 HEADER = (
-    "images, and what changed",
-    "s, next version",
-    "s, from scratch",
-    "ratio",
-    "CPU s",
-    "CPU s, from scratch",
-    "ratio",
-    "peak RSS",
-    "from scratch",
-    "source reads",
-    "images encoded or checked",
-    "records reused",
-    "shards reused",
+    *("images, and what changed", "s, next version", "s, from scratch", "ratio"),
+    *("CPU s", "CPU s, from scratch", "ratio", "peak RSS", "from scratch"),
+    *("source reads", "images encoded or checked", "records reused", "shards reused"),
 )
 
 
 def table_row(case: Case, found: Found) -> tuple[str, ...]:
-    """The row of a case."""
     rerun, scratch = found.rerun, found.scratch
     figures: list[str] = []
     for these, those, unit in ((rerun.wall, scratch.wall, ".2f"), (rerun.cpu, scratch.cpu, ".1f")):
@@ -282,7 +242,6 @@ def table_row(case: Case, found: Found) -> tuple[str, ...]:
 
 
 def _work_done(provenance: dict[str, Any] | None) -> tuple[str, ...]:
-    """Source reads, images, and reused records and shards of a next version."""
     if provenance is None:
         return ("0", "0", "nothing is published", "–")
     work, taken = provenance["work"], provenance["taken_over"] or {}

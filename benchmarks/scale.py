@@ -27,7 +27,7 @@ SHUFFLE_CPU = 27e-6
 LINEAGE_CPU = 5e-6
 REUSE_CPU = 800e-6
 PUBLISH_CPU = 0.4e-3
-# Bytes for each image (a name is held while its folder is listed), failure or shard.
+# Bytes for each image, failure or shard; names are in memory while their folder is listed.
 REFERENCE = 144
 KEY_HASH = 8
 NAME = 424
@@ -42,7 +42,7 @@ LIST_A = 1 / 1000
 WRITTEN_A, COPIED_A = 10, 6
 WRITTEN_B, COPIED_B, EARLIER_B = 1, 1, 3
 JOB_A, JOB_B = 144, 321
-# An input is listed in parts, in parallel. Finding a part and the folders that lead to it takes requests.
+# Parts of an input are listed in parallel. Each part takes requests to find it and its parent folders.
 PARTS = 1000
 PART_A = 6
 
@@ -75,27 +75,18 @@ SIZES = (Size("1 million", 10**6, 10), Size("100 million", 10**8, 100), Size("5 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A run, described by the changes since the previous one.
-
-    Attributes:
-        name: of the run.
-        part: the fraction of images that changed; as many are new, and as many were deleted.
-        new: further new images.
-        is_first: there is no previous run.
-    """
+    """A run, described by the changes since the previous one."""
 
     name: str
-    part: float = 0.0
-    new: int = 0
+    part: float = 0.0  # the fraction of changed images; as many are new, and as many were deleted
+    new: int = 0  # further new images
     is_first: bool = False
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing has changed."""
         return not (self.is_first or self.part or self.new)
 
     def encoded(self, size: Size) -> float:
-        """The number of images that are encoded."""
         return size.images if self.is_first else 2 * self.part * size.images + self.new
 
     def written(self, size: Size) -> float:
@@ -176,14 +167,13 @@ def _shuffled(size: Size) -> int:
 
 
 def _image_seconds() -> float:
-    """Seconds of a vCPU for a kept image: its codec and its request, or the time that it waits for that."""
+    """Seconds of a vCPU for a kept image: its codec and its request, or the time for the answer if longer."""
     rate, weight = estimate.IMAGES_PER_SECOND["keep"], IMAGE_BYTES / estimate._IMAGE_BYTES
     waiting = estimate._REQUEST_WAIT / estimate._REQUESTS_AT_A_TIME
     return max(weight / rate + estimate._REQUEST_CPU, waiting)
 
 
 def cost_table(size: Size) -> str:
-    """A row for each run."""
     wall = f"wall, {size.workers:,} workers"
     steps = ("list", "shuffle", "images", "reuse", "publish", "worker hours")
     header = (f"{size.name} images", *steps, wall, "workers", "shuffle", "requests", "total")

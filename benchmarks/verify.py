@@ -4,7 +4,7 @@ python -m benchmarks.verify
 python -m benchmarks.verify --images 500 --repeats 1
 
 Draws its images once, into --work, and converts them: as they are, and at quality 90. Each time is of a
-complete command, from the start of its process to its end; the contenders alternate, and times are medians.
+complete command, from the start of its process to its end. The contenders alternate; times are medians.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.contenders import convert
 from benchmarks.inputs import TEN, benchmark_parser, draw_jpegs, once, own_folder
 from benchmarks.measure import wall_seconds
 from benchmarks.report import Goal, goals_table, machine
@@ -35,16 +36,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name, flags in _SETTINGS.items():
         with own_folder(work) as folder:
             output = folder / "verified"
-            convert = (
-                "convert",
-                "--input",
-                str(photos),
-                "--output",
-                str(output),
-                "--quiet",
-                "--num_shards=8",
-            )
-            wall_seconds(("-m", "recordmill.pipelines.cli", *convert, *flags))
+            wall_seconds(convert("--quiet", "--num_shards=8", *flags)(photos, output))
             goals.append(goal(name, *times(output, args.repeats)))
     facts = f"{machine()}. {args.images:,} JPEGs of 480x360; {_PROCESSES} processes; rounds: {args.repeats}."
     print(f"{facts}\n\n{goals_table(goals)}")
@@ -52,14 +44,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def times(dataset: Path, repeats: int) -> tuple[float, float]:
     """Median seconds of a verification, and of the bare decode."""
-    verify = (
-        "-m",
-        "recordmill.pipelines.cli",
-        "verify",
-        str(dataset),
-        "--quiet",
-        f"--direct_num_workers={_PROCESSES}",
-    )
+    flags = ("--quiet", f"--direct_num_workers={_PROCESSES}")
+    verify = ("-m", "recordmill.pipelines.cli", "verify", str(dataset), *flags)
     decode = ("-m", "benchmarks.verify_loop", str(dataset), _PROCESSES)
     found: tuple[list[float], list[float]] = ([], [])
     for number in range(repeats):
@@ -70,7 +56,6 @@ def times(dataset: Path, repeats: int) -> tuple[float, float]:
 
 
 def goal(name: str, verify: float, decode: float) -> Goal:
-    """The time of a verification over that of the bare decode."""
     ratio = verify / decode
     measured = f"{ratio:.2f} ({verify:.2f} s over {decode:.2f} s)"
     return Goal(f"time of verify over a bare decode, images {name}", f"≤ {LIMIT}", measured, ratio <= LIMIT)

@@ -27,7 +27,6 @@ from benchmarks.contenders import (
     LOOP,
     Q90,
     TWO_WORKERS,
-    Contender,
     MemoryCase,
     convert,
     memory_cases,
@@ -41,7 +40,6 @@ from benchmarks.measure import (
     megabytes,
     peak_memory,
     processes_importing,
-    wall_seconds,
 )
 from benchmarks.report import Goal, goals_table, machine, markdown_table
 
@@ -51,7 +49,9 @@ _GRAPH_JITTER = 1.005
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs all rounds and prints the tables."""
-    parser = _parser()
+    parser = benchmark_parser("write", __doc__, images=20_000, repeats=3)
+    parser.add_argument("--digits", type=int, default=10_000, help="images in IDX files (default: 10000)")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="of the manifest (default: 1000000)")
     args = parser.parse_args(argv)
     if args.images < TEN or min(args.digits, args.rows, args.repeats) < 1:
         parser.error(f"--images must be at least {TEN}, --digits, --rows and --repeats at least 1")
@@ -59,61 +59,39 @@ def main(argv: Sequence[str] | None = None) -> None:
     work = args.work.absolute()
     inputs = draw_inputs(work, args.images, args.digits, args.rows)
     with own_folder(work) as folder:
-        text = _measured(args, inputs, facts, folder / "output")
-    print(text)
-    if args.output is not None:
-        args.output.write_text(text + "\n", encoding="utf-8")
+        print(_measured(args, inputs, facts, folder / "output"))
 
 
 def _measured(args: argparse.Namespace, inputs: Inputs, facts: str, output: Path) -> str:
     """All rounds, and their tables."""
     cases = memory_cases(inputs)
     for contender in CONTENDERS:  # compiles and caches what they import
-        _time(contender, inputs.ten_images, output)
+        contender.seconds(inputs.ten_images, output, TEN)
     speeds: Speeds = defaultdict(Times)
     peaks: Peaks = defaultdict(Memory)
     for number in range(1, args.repeats + 1):
         print(f"round {number} of {args.repeats}", file=sys.stderr)
-        time_round(inputs, output, speeds)
-        memory_round(cases, output, peaks)
+        _time_round(inputs, output, speeds)
+        _memory_round(cases, output, peaks)
     goals = [
         *speed_goals(speeds),
         *memory_goals(cases, peaks),
         tensorflow_goal(inputs, output),
         *graph_goals(inputs, output),
     ]
-    return _report(
-        args, inputs, facts, [speed_table(inputs, speeds), memory_table(cases, peaks), goals_table(goals)]
-    )
+    tables = (speed_table(inputs, speeds), memory_table(cases, peaks), goals_table(goals))
+    return _report(args, inputs, facts, tables)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = benchmark_parser("write", __doc__, images=20_000, repeats=3)
-    parser.add_argument("--digits", type=int, default=10_000, help="images in IDX files (default: 10000)")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="of the manifest (default: 1000000)")
-    parser.add_argument("--output", type=Path, help="file to write the tables to, too")
-    return parser
-
-
-def time_round(inputs: Inputs, output: Path, speeds: Speeds) -> None:
-    """Times each contender once on ten images and once on all of them."""
+def _time_round(inputs: Inputs, output: Path, speeds: Speeds) -> None:
     for contender in CONTENDERS:
         times = speeds[contender.name]
-        times.ten.append(_time(contender, inputs.ten_images, output))
-        times.everything.append(_time(contender, inputs.all_images, output, inputs.images))
+        times.ten.append(contender.seconds(inputs.ten_images, output, TEN))
+        times.everything.append(contender.seconds(inputs.all_images, output, inputs.images))
         print(f"  {contender.name}: {times.ten[-1]:.2f} s, {times.everything[-1]:.2f} s", file=sys.stderr)
 
 
-def _time(contender: Contender, source: Path, output: Path, images: int = TEN) -> float:
-    shutil.rmtree(output, ignore_errors=True)
-    seconds = wall_seconds(contender.arguments(source, output))
-    contender.check(output, images)
-    shutil.rmtree(output, ignore_errors=True)
-    return seconds
-
-
-def memory_round(cases: Sequence[MemoryCase], output: Path, peaks: Peaks) -> None:
-    """Measures each case once."""
+def _memory_round(cases: Sequence[MemoryCase], output: Path, peaks: Peaks) -> None:
     for case in cases:
         shutil.rmtree(output, ignore_errors=True)
         memory = peak_memory(case.arguments(case.source, output))
@@ -123,7 +101,7 @@ def memory_round(cases: Sequence[MemoryCase], output: Path, peaks: Peaks) -> Non
 
 
 def speed_table(inputs: Inputs, speeds: Speeds) -> str:
-    """A row for each contender, with its speed over that of the contender it is compared with."""
+    """A row for each contender, with its speed relative to that of its loop."""
     against = {KEPT_HEADER: LOOP, KEPT_DECODE: LOOP, BEAM: LOOP, LOOP: LOOP, Q90: CODEC, CODEC: CODEC}
     rows = []
     for contender, other in against.items():
@@ -141,24 +119,14 @@ def speed_table(inputs: Inputs, speeds: Speeds) -> str:
                 f"{other_beyond / beyond:.2f}" if beyond > 0 else "–",
             )
         )
-    header = (
-        f"{inputs.images:,} JPEGs",
-        "images/s",
-        "of its loop",
-        "s, each round",
-        "s with ten images",
-        "images/s beyond that",
-        "of its loop",
-    )
-    return markdown_table(header, rows)
+    rates = ("images/s", "of its loop", "s, each round")
+    beyond_startup = ("s with ten images", "images/s beyond that", "of its loop")
+    return markdown_table((f"{inputs.images:,} JPEGs", *rates, *beyond_startup), rows)
 
 
 def memory_table(cases: Sequence[MemoryCase], peaks: Peaks) -> str:
-    """A row for each case."""
-    rows = []
-    for case in cases:
-        peak = peaks[case.name]
-        rows.append((case.name, megabytes(peak.rss), megabytes(peak.pss), str(peak.processes)))
+    found = [(case.name, peaks[case.name]) for case in cases]
+    rows = [(name, megabytes(peak.rss), megabytes(peak.pss), str(peak.processes)) for name, peak in found]
     return markdown_table(("process tree", "peak RSS", "peak PSS", "processes"), rows)
 
 

@@ -10,8 +10,7 @@ from rich.filesize import decimal
 
 from recordmill.pipelines.terminal import plain_console
 from recordmill.transforms.pages.text import counted, rate_text
-from recordmill.transforms.sweeping.groups import GROUPS
-from recordmill.transforms.sweeping.results import COLUMNS, Column, Row, Sweep, remarks
+from recordmill.transforms.sweeping.results import COLUMNS, GROUPS, Column, Row, Sweep, remarks
 
 _NONE = "-"
 Line = Sequence[str]

@@ -70,10 +70,10 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pi
         set_up_logging(verbose=False)
         options = parse_verify(sys.argv[1:] if argv is None else argv, prog)
         set_up_logging(options.verbose)
-        return exit_status(lambda: run(options), prog, options.runner, options.verbose)
+        return exit_status(lambda: run(options, prog), prog, options.runner, options.verbose)
 
 
-def run(options: VerifyOptions) -> int:
+def run(options: VerifyOptions, prog: str) -> int:
     """Runs the checked call; 1 if something is wrong."""
     progress.reset("verified")
     with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
@@ -85,6 +85,9 @@ def run(options: VerifyOptions) -> int:
         # The reader of the output may be gone.
         with contextlib.suppress(BrokenPipeError, SystemExit):  # rich makes a SystemExit of a broken pipe
             print_verified(found)
+    elif not found["sound"]:
+        faults = "; ".join(f"{kind}, {times:,}" for kind, times in found["faults"].items())
+        print(f"{prog}: error: {visible(found['path'])} has faults: {faults}", file=sys.stderr)
     return 0 if found["sound"] else 1
 
 

@@ -199,11 +199,10 @@ def test_a_whole_run(
         "memory_cases",
         lambda inputs: [dataclasses.replace(case, arguments=cheap) for case in memory_cases(inputs)],
     )
-    work, report = tmp_path / "work", tmp_path / "report.md"
+    work = tmp_path / "work"
     arguments = ["--images", "10", "--digits", "5", "--rows", "3", "--repeats", "2"]
-    write.main([*arguments, "--work", str(work), "--output", str(report)])
-    text = report.read_text(encoding="utf-8")
-    assert capsys.readouterr().out == text
+    write.main([*arguments, "--work", str(work)])
+    text = capsys.readouterr().out
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line]
     first = {row[0]: row[1:] for row in rows}
     assert [row[0] for row in rows[2:8]] == [one.name for one in stand_ins]

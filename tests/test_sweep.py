@@ -17,10 +17,9 @@ from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.images.similarity import Similarity
 from recordmill.transforms.records import Annotations, Failure, ImageRecord, ImageRef
 from recordmill.transforms.sweep import AddUpFn, MeasureSettings, SweptSource, reason_of
-from recordmill.transforms.sweeping.measure import Measure
+from recordmill.transforms.sweeping.measure import Measure, MeasuredImage
 from recordmill.transforms.sweeping.settings import SweepConfig
 from recordmill.transforms.sweeping.sums import SweepSum
-from recordmill.transforms.sweeping.tasks import MeasuredImage
 from recordmill.transforms.workers import process
 from tests.patched import patched_site
 
@@ -146,7 +145,7 @@ def test_the_combiner_adds_up_what_it_is_given() -> None:
     images = [MeasuredImage(key, key.encode(), 100, measures) for key in ("b", "a")]
     expected = SweepSum(1)
     for image in images:
-        expected.add(image.key, image.reference, image.source_bytes, image.measures)
+        expected.add(image)
     assert expected.settings[0].tfrecord_bytes == 20 and [one.key for one in expected.worst] == ["a"]
     with TestPipeline() as pipeline:
         total = pipeline | beam.Create(images) | beam.CombineGlobally(AddUpFn(1))

@@ -26,12 +26,11 @@ from recordmill.transforms.shards.totals import Totals, merged_totals
 from recordmill.transforms.storage.owner import utc_now
 from recordmill.transforms.survey import SurveyRecords
 from recordmill.transforms.sweeping import page, plot, tables
-from recordmill.transforms.sweeping.measure import Worst
+from recordmill.transforms.sweeping.measure import CropTask, MeasuredImage, MeasureTask, Worst
 from recordmill.transforms.sweeping.output import SWEEP_JSON, prepare_output, write_sweep
 from recordmill.transforms.sweeping.results import Crop, Sweep, without_idle_conversions
 from recordmill.transforms.sweeping.settings import SweepConfig, notes, settings
 from recordmill.transforms.sweeping.sums import SweepSum
-from recordmill.transforms.sweeping.tasks import CropTask, MeasuredImage, MeasureTask
 from recordmill.transforms.task_fn import E, TaskFn
 from recordmill.transforms.workers.pool import ITEM_SECONDS
 from recordmill.transforms.workers.task import SLOW_FACTOR, Progress, R, no_progress
@@ -54,8 +53,8 @@ class MeasureSettings(beam.PTransform):
     """PCollection[ImageRecord | Failure] -> PCollection[str]: the path of sweep.json, once it is written.
 
     Args:
-        dataset: how records are built of images, by how many processes, and whether a sweep that the output
-            holds is replaced; its policy is not looked at.
+        dataset: how records are built, the number of processes, and whether an existing sweep is replaced;
+            its policy is not used.
     """
 
     output: str
@@ -64,7 +63,6 @@ class MeasureSettings(beam.PTransform):
     source: SweptSource
 
     def expand(self, entries: beam.PCollection[Any]) -> beam.PCollection[str]:
-        """Records to references, to measures, to sums, to crops of the worst, to files."""
         config, workers = self.config, self.dataset.workers
         surveyed = entries | "SurveyRecords" >> SurveyRecords(self.dataset)
         records = (
@@ -144,7 +142,7 @@ def nothing_measured(reasons: Counter[str]) -> str:
 
 
 class _SweepFn(TaskFn[E, R]):
-    """One task for each image, which takes its time once for each setting."""
+    """One task for each image; its time limit grows with the number of settings."""
 
     def __init__(self, config: SweepConfig, workers: int, progress: Progress = no_progress) -> None:
         self._settings = settings(config)
@@ -188,7 +186,7 @@ class AddUpFn(beam.CombineFn):
         return SweepSum(self._worst)
 
     def add_input(self, total: SweepSum, image: MeasuredImage) -> SweepSum:
-        total.add(image.key, image.reference, image.source_bytes, image.measures)
+        total.add(image)
         return total
 
     def merge_accumulators(self, totals: Iterable[SweepSum]) -> SweepSum:

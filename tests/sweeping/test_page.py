@@ -12,9 +12,8 @@ from recordmill.transforms.pages.histograms import quality_bars
 from recordmill.transforms.pages.render import name_markup
 from recordmill.transforms.pages.text import rate_text, ssim_text
 from recordmill.transforms.sweeping import plot
-from recordmill.transforms.sweeping.groups import DARK, GROUPS
 from recordmill.transforms.sweeping.page import html_text
-from recordmill.transforms.sweeping.results import Sweep
+from recordmill.transforms.sweeping.results import DARK, GROUPS, Sweep
 from tests.sweeping.found import EVIL, SIDE, picture, row, sweep
 
 VOID = {"meta", "img", "br", "wbr"}

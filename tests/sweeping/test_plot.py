@@ -8,8 +8,7 @@ import pytest
 from PIL import Image
 
 from recordmill.transforms.sweeping import plot
-from recordmill.transforms.sweeping.groups import DARK, DARK_PAPER, GROUPS
-from recordmill.transforms.sweeping.results import Row, Sweep
+from recordmill.transforms.sweeping.results import DARK, DARK_PAPER, GROUPS, Row, Sweep
 from tests.sweeping.found import FILES, RAW, WORSE, lossy, row, sweep
 
 SVG = "{http://www.w3.org/2000/svg}"

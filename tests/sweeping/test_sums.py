@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.similarity import Similarity
 from recordmill.transforms.records import Failure
-from recordmill.transforms.sweeping.measure import Measure
+from recordmill.transforms.sweeping.measure import Measure, MeasuredImage
 from recordmill.transforms.sweeping.results import Setting
 from recordmill.transforms.sweeping.sums import SweepSum
 
@@ -40,7 +40,7 @@ images = st.lists(st.tuples(measures, measures, st.integers(0, 99)), max_size=12
 def summed(listed: list[tuple[str, list[Measure | Failure], int]], worst: int = 3) -> SweepSum:
     total = SweepSum(worst)
     for key, found, size in listed:
-        total.add(key, key.encode(), size, found)
+        total.add(MeasuredImage(key, key.encode(), size, found))
     return total
 
 

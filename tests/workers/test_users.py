@@ -26,10 +26,9 @@ from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSet
 from recordmill.transforms.shards.references import pack_reference
 from recordmill.transforms.shards.tasks import EncodeTask, PartTask
 from recordmill.transforms.shards.totals import total
-from recordmill.transforms.sweeping.measure import Worst
+from recordmill.transforms.sweeping.measure import CropTask, MeasureTask, Worst
 from recordmill.transforms.sweeping.settings import SweepConfig
 from recordmill.transforms.sweeping.settings import settings as sweep_settings
-from recordmill.transforms.sweeping.tasks import CropTask, MeasureTask
 from recordmill.transforms.workers import process
 from recordmill.transforms.workers.pool import ProcessExecutor, worker_itself
 from recordmill.transforms.workers.task import C, R, Task, Worker, no_progress

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import time
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from recordmill.transforms.examples.framing import FRAME_BYTES
 from recordmill.transforms.images import compare
 from recordmill.transforms.images.icc import profile_of
 from recordmill.transforms.images.policy import ImagePolicy
@@ -27,13 +29,14 @@ from recordmill.transforms.images.similarity import (
     similarity,
 )
 from recordmill.transforms.internal_errors import internal_errors
-from recordmill.transforms.records import BadInput, Failure, StoredImage
+from recordmill.transforms.records import BadInput, Failure, ImageRecord, StoredImage
+from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
+from recordmill.transforms.shards.references import reference_record
+from recordmill.transforms.storage.faults import naming_faults
+from recordmill.transforms.storage.reader import ImageReader
 from recordmill.transforms.sweeping.results import Crop, Setting
 from recordmill.transforms.workers.pool import TAKES_TOO_LONG
-from recordmill.transforms.workers.task import SLOW_FACTOR, cpu_seconds
-
-RecordBytes = Callable[[StoredImage], int]
-"""The size of the record with an image, including the frame."""
+from recordmill.transforms.workers.task import SLOW_FACTOR, R, Task, Worker, cpu_seconds
 
 # CPU time of this process: optimisers have their own threads, and other processes run at the same time.
 _clock = time.process_time
@@ -60,76 +63,21 @@ class Measure:
     jpeg_quality: int | None
 
 
-def measured(
-    original: Original, settings: Sequence[Setting], seen: ImagePolicy, record_bytes: RecordBytes
-) -> list[Measure | Failure]:
-    """An image at each setting; a Failure if a setting refuses it. Holds one stored image at a time.
+@dataclasses.dataclass(frozen=True, slots=True)
+class MeasuredImage:
+    """An image at each setting.
 
-    Args:
-        original: the image.
-        settings: of the sweep.
-        seen: the policy of the pixels that are compared.
-        record_bytes: returns the size of the record.
-
-    Raises:
-        BadInput: the image cannot be decoded, or a setting takes too long for its size.
+    Attributes:
+        key: of the image.
+        reference: to the image, packed.
+        source_bytes: of its file.
+        measures: of each setting, in order.
     """
-    source = displayed_source(original, seen)
-    limit = SLOW_FACTOR * cpu_seconds(original.opened().pixels)
-    similarities: dict[tuple[str, bytes], Similarity | None] = {}
-    found: list[Measure | Failure] = []
-    for setting in settings:
-        start = _clock()
-        try:
-            with internal_errors("encode"):
-                found.append(_measured(original, setting, source, seen, record_bytes, similarities))
-        except BadInput as error:
-            found.append(error.failure())
-        if _clock() - start > limit:
-            raise BadInput("decode", TAKES_TOO_LONG, f"{setting.name}: more than {limit:.0f} seconds")
-    return found
 
-
-def warm_up(settings: Sequence[Setting]) -> None:
-    """Imports everything that the settings need, so that the first image is not charged for it."""
-    rows = np.arange(3 * 16 * 16, dtype=np.uint8).reshape(16, 16, 3)
-    original = Original(rows.tobytes(), rows.shape)
-    for setting in settings:
-        opened_as_stored(original.stored(setting.policy)).decode()
-    compare.ssim(rows[:, :, 0], rows[:, :, 1])
-
-
-def _measured(
-    original: Original,
-    setting: Setting,
-    source: Displayed,
-    seen: ImagePolicy,
-    record_bytes: RecordBytes,
-    similarities: dict[tuple[str, bytes], Similarity | None],
-) -> Measure:
-    start = _clock()
-    stored = original.stored(setting.policy)
-    encode_seconds = _clock() - start
-    size = record_bytes(stored)
-    pixels, decode_seconds = displayed_stored(stored, seen)
-    # Many settings give the same bytes, such as all that keep the file.
-    content = (stored.image_format, hashlib.sha256(stored.data).digest())
-    if content not in similarities:
-        if stored.image_format == "raw":
-            source = _without_profile(original, source, seen)
-        similarities[content] = similarity(source, pixels)
-    return Measure(
-        size, len(stored.data), encode_seconds, decode_seconds, similarities[content], stored.jpeg_quality
-    )
-
-
-def _without_profile(original: Original, source: Displayed, seen: ImagePolicy) -> Displayed:
-    """The source with unconverted pixels: raw pixels have no colour profile."""
-    image = original.opened()
-    if profile_of(image.data, image.kind) is None:
-        return source
-    bare = dataclasses.replace(image, kind="pixels", inks=None)
-    return displayed_image(bare, image.orientation if seen.exif == "apply" else 1, seen)
+    key: str
+    reference: bytes
+    source_bytes: int
+    measures: Sequence[Measure | Failure]
 
 
 class Worst(NamedTuple):
@@ -150,17 +98,167 @@ class Worst(NamedTuple):
     ssims: tuple[float | None, ...]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _ImageTask(Task[Worker, R]):
+    """A task about one image.
+
+    Its processor time is not limited: a timer would make the CPU clock coarse that sweeps measure with.
+
+    Attributes:
+        reference: of the image, packed.
+        settings: of the sweep.
+        seen: the policy of the pixels that are compared.
+    """
+
+    reference: bytes
+    settings: tuple[Setting, ...]
+    seen: ImagePolicy
+
+    def read(self) -> tuple[ImageRecord, Original]:
+        """Reads the image. Raises BadInput."""
+        reader = ImageReader()
+        record = reference_record(self.reference, reader.read)
+        if record.image is None:
+            raise BadInput("load", "no image", "the record has only features")
+        with naming_faults(record.image.uri):
+            return record, Original(reader.read(record.image), record.image.pixels)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MeasureTask(_ImageTask[MeasuredImage | Failure]):
+    """Measures an image at each setting.
+
+    Attributes:
+        records: settings of the records.
+    """
+
+    records: RecordSettings
+
+    def run(self, worker: Worker) -> MeasuredImage | Failure:
+        _warm_up(self.settings)
+        try:
+            with worker.item(0):
+                record, original = self.read()
+                encoder = RecordEncoder(self.records)
+
+                def record_bytes(stored: StoredImage) -> int:
+                    with naming_faults(record.key):
+                        return len(encoder.build(record, stored)) + FRAME_BYTES
+
+                measures = measured(original, self.settings, self.seen, record_bytes)
+                return MeasuredImage(record.key, self.reference, len(original.data), measures)
+        except BadInput as error:
+            return self.lost(error)
+        finally:
+            worker.progress(1, reference_record(self.reference).size)
+
+    def lost(self, error: BadInput) -> Failure:
+        return error.failure(reference_record(self.reference).key)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CropTask(_ImageTask[list[Crop]]):
+    """Cuts the same part out of an image at each setting.
+
+    Attributes:
+        worst: the measures of the image.
+    """
+
+    worst: Worst
+
+    def run(self, worker: Worker) -> list[Crop]:
+        with worker.item(0):
+            _, original = self.read()
+            return crops_of(self.worst, original, self.settings, self.seen)
+
+    def lost(self, error: BadInput) -> list[Crop]:
+        return []
+
+
+@functools.cache
+def _warm_up(settings: tuple[Setting, ...]) -> None:
+    """Imports everything that the settings need, so that the first image is not charged for it."""
+    rows = np.arange(3 * 16 * 16, dtype=np.uint8).reshape(16, 16, 3)
+    original = Original(rows.tobytes(), rows.shape)
+    for setting in settings:
+        opened_as_stored(original.stored(setting.policy)).decode()
+    compare.ssim(rows[:, :, 0], rows[:, :, 1])
+
+
+def measured(
+    original: Original,
+    settings: Sequence[Setting],
+    seen: ImagePolicy,
+    record_bytes: Callable[[StoredImage], int],
+) -> list[Measure | Failure]:
+    """An image at each setting; a Failure if a setting refuses it. Holds one stored image at a time.
+
+    Args:
+        original: the image.
+        settings: of the sweep.
+        seen: the policy of the pixels that are compared.
+        record_bytes: returns the size of the record with a stored image, including the frame.
+
+    Raises:
+        BadInput: the image cannot be decoded, or a setting takes too long for its size.
+    """
+    source = displayed_source(original, seen)
+    limit = SLOW_FACTOR * cpu_seconds(original.opened().pixels)
+    # Many settings give the same bytes, such as all that keep the file.
+    similarities: dict[tuple[str, bytes], Similarity | None] = {}
+
+    def measure(setting: Setting, start: float) -> Measure:
+        stored = original.stored(setting.policy)
+        encode_seconds = _clock() - start
+        size = record_bytes(stored)
+        pixels, decode_seconds = displayed_stored(stored, seen)
+        content = (stored.image_format, hashlib.sha256(stored.data).digest())
+        if content not in similarities:
+            is_raw = stored.image_format == "raw"
+            shown = _without_profile(original, source, seen) if is_raw else source
+            similarities[content] = similarity(shown, pixels)
+        return Measure(
+            size,
+            len(stored.data),
+            encode_seconds,
+            decode_seconds,
+            similarities[content],
+            stored.jpeg_quality,
+        )
+
+    found: list[Measure | Failure] = []
+    for setting in settings:
+        start = _clock()
+        try:
+            with internal_errors("encode"):
+                found.append(measure(setting, start))
+        except BadInput as error:
+            found.append(error.failure())
+        if _clock() - start > limit:
+            raise BadInput("decode", TAKES_TOO_LONG, f"{setting.name}: more than {limit:.0f} seconds")
+    return found
+
+
+def _without_profile(original: Original, source: Displayed, seen: ImagePolicy) -> Displayed:
+    """The source with unconverted pixels: raw pixels have no colour profile."""
+    image = original.opened()
+    if profile_of(image.data, image.kind) is None:
+        return source
+    bare = dataclasses.replace(image, kind="pixels", inks=None)
+    return displayed_image(bare, image.orientation if seen.exif == "apply" else 1, seen)
+
+
 def crops_of(worst: Worst, original: Original, settings: Sequence[Setting], seen: ImagePolicy) -> list[Crop]:
-    """The part of an image that its worst setting changed most, at every setting.
+    """The part of an image that its worst setting changed most, at every setting that was compared.
 
     Args:
         worst: the measures of the image.
         original: the image.
-        settings: of the sweep; those that were not compared are left out.
+        settings: of the sweep.
         seen: the policy of the pixels that are shown.
 
     Raises:
-        BadInput: the image cannot be decoded any more.
+        BadInput: the image can no longer be decoded.
     """
     source = displayed_source(original, seen)
     changed, _ = displayed_stored(original.stored(settings[worst.setting].policy), seen)

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from recordmill.transforms.pages.histograms import quality_bars
 from recordmill.transforms.pages.render import render_page
-from recordmill.transforms.sweeping.groups import DARK, GROUPS
-from recordmill.transforms.sweeping.results import COLUMNS, Crop, Sweep, remarks
+from recordmill.transforms.sweeping.results import COLUMNS, DARK, GROUPS, Crop, Sweep, remarks
 
 
 def html_text(sweep: Sweep, svg: str) -> str:

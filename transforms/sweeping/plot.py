@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.transforms.sweeping.groups import FAINT, GROUPS, INK, PAPER, Group
-from recordmill.transforms.sweeping.results import Row, Sweep
+from recordmill.transforms.sweeping.results import FAINT, GROUPS, INK, PAPER, Group, Row, Sweep
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,10 +6,10 @@ import dataclasses
 import heapq
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from recordmill.transforms.records import Failure
-from recordmill.transforms.sweeping.measure import Measure, Worst
+from recordmill.transforms.sweeping.measure import Measure, MeasuredImage, Worst
 from recordmill.transforms.sweeping.results import Row, Setting
 
 # Sums of floats depend on their order; sums of integers do not.
@@ -36,7 +36,6 @@ class SettingSum:
     refused: Counter[str] = dataclasses.field(default_factory=Counter)
 
     def add(self, key: str, source_bytes: int, measure: Measure | Failure) -> None:
-        """Adds an image."""
         if isinstance(measure, Failure):
             self.refused[f"{measure.stage}: {measure.reason}"] += 1
             return
@@ -59,7 +58,6 @@ class SettingSum:
             self.differing += 1
 
     def merge(self, other: SettingSum) -> None:
-        """Adds another sum."""
         for field in dataclasses.fields(self):
             if field.name != "worst":
                 total = getattr(self, field.name) + getattr(other, field.name)
@@ -68,7 +66,6 @@ class SettingSum:
             self.worst = _lower(self.worst, other.worst)
 
     def row(self, setting: Setting) -> Row:
-        """The sums as a row of the results."""
         return Row(
             setting=setting,
             images=self.images,
@@ -104,29 +101,18 @@ class SweepSum:
     settings: list[SettingSum] = dataclasses.field(default_factory=list)
     worst: list[Worst] = dataclasses.field(default_factory=list)
 
-    def add(
-        self, key: str, reference: bytes, source_bytes: int, measures: Sequence[Measure | Failure]
-    ) -> None:
-        """Adds an image.
-
-        Args:
-            key: of the image.
-            reference: to the image, packed.
-            source_bytes: of its file.
-            measures: of each setting, in order.
-        """
+    def add(self, image: MeasuredImage) -> None:
         self.images += 1
-        self._grow(len(measures))
-        for total, measure in zip(self.settings, measures, strict=True):
-            total.add(key, source_bytes, measure)
-        ssims = tuple(_ssim(measure) for measure in measures)
+        self._grow(len(image.measures))
+        for total, measure in zip(self.settings, image.measures, strict=True):
+            total.add(image.key, image.source_bytes, measure)
+        ssims = tuple(_ssim(measure) for measure in image.measures)
         compared = [(ssim, index) for index, ssim in enumerate(ssims) if ssim is not None]
         if compared and min(compared)[0] < 1:
             ssim, index = min(compared)
-            self._remember([Worst(ssim, key, index, reference, ssims)])
+            self._remember([Worst(ssim, image.key, index, image.reference, ssims)])
 
     def merge(self, other: SweepSum) -> None:
-        """Adds another sum."""
         self.images += other.images
         self._grow(len(other.settings))
         for mine, theirs in zip(self.settings, other.settings, strict=bool(other.settings)):
@@ -134,11 +120,10 @@ class SweepSum:
         self._remember(other.worst)
 
     def rows(self, settings: Sequence[Setting]) -> tuple[Row, ...]:
-        """The rows of the sweep."""
         return tuple(total.row(one) for one, total in zip(settings, self.settings, strict=True))
 
     def refused(self) -> Counter[str]:
-        """Refused images by reason; of the setting that refused most for that reason."""
+        """Refused images by reason, as counted by the setting that refused most for that reason."""
         most: Counter[str] = Counter()
         for total in self.settings:
             most |= total.refused
@@ -147,7 +132,7 @@ class SweepSum:
     def _grow(self, size: int) -> None:
         self.settings += [SettingSum() for _ in range(size - len(self.settings))]
 
-    def _remember(self, worst: Sequence[Worst]) -> None:
+    def _remember(self, worst: Iterable[Worst]) -> None:
         # The reference decides if two images have the same key.
         self.worst = heapq.nsmallest(self.worst_size, [*self.worst, *worst], key=lambda one: one[:4])
 
