@@ -89,7 +89,7 @@ class Report:
 class Schema:
     """What is parsed, and how."""
 
-    path: str = path_of("a dataset, a folder of TFRecords")
+    path: str = path_of("a dataset, a folder of versions of which the latest is read, a folder of TFRecords")
     split: str | None = flag(None, "only this split", metavar="NAME", default_text="all")
     format: str = flag(
         "code",

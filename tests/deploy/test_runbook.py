@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import re
-import shlex
 import shutil
 from pathlib import Path
 
@@ -13,20 +13,16 @@ from recordmill.pipelines.options.convert import CONVERT
 from tests.deploy.test_make import Made
 from tests.deploy.test_metadata import PARAMETERS, matches
 from tests.deploy.test_terraform import named, resources
+from tests.docs.pages import blocks, commands, in_backticks, rows, section
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 README = (DEPLOY / "README.md").read_text("utf-8")
-
-
-def commands() -> list[list[str]]:
-    """The commands of the shell blocks."""
-    blocks = re.findall(r"^```shell\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-    return [shlex.split(line) for line in "".join(blocks).replace("\\\n", " ").splitlines()]
+COMMANDS = [words for block in blocks(README) if block.language == "shell" for words in commands(block.text)]
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
 @pytest.mark.parametrize(
-    "command", [words for words in commands() if words[0] == "make"], ids=lambda words: words[1]
+    "command", [words for words in COMMANDS if words[0] == "make"], ids=lambda words: words[1]
 )
 def test_make_takes_the_commands(command: list[str], tmp_path: Path) -> None:
     make = Made(tmp_path)
@@ -40,7 +36,7 @@ def test_make_takes_the_commands(command: list[str], tmp_path: Path) -> None:
 
 
 def test_convert_takes_the_commands() -> None:
-    (command,) = [words for words in commands() if words[0] == "recordmill"]
+    (command,) = [words for words in COMMANDS if words[0] == "recordmill"]
     args, others = CONVERT.parser("recordmill").parse_known_args(command[2:])
     assert args.plan is True
     assert args.runner == "DataflowRunner"
@@ -49,7 +45,7 @@ def test_convert_takes_the_commands() -> None:
 
 def test_terraform_is_given_variables_that_it_has() -> None:
     variables = named("variable")
-    given = [words[words.index("-var") :] for words in commands() if "-var" in words]
+    given = [words[words.index("-var") :] for words in COMMANDS if "-var" in words]
     assert len(given) == 2
     for words in given:
         names = {word.split("=")[0] for word in words if "=" in word}
@@ -57,10 +53,20 @@ def test_terraform_is_given_variables_that_it_has() -> None:
         assert {name for name, variable in variables.items() if "default" not in variable} <= names
 
 
+def test_the_table_has_every_variable() -> None:
+    table = section("### Variables", README)
+    described = {name: default for names, _, default, _ in rows(table) for name in in_backticks(names)}
+    variables = named("variable")
+    assert described.keys() == variables.keys()
+    for name, default in described.items():
+        value = variables[name].get("default", "required")
+        assert default.strip("`") == json.dumps(value).strip('"')
+
+
 def test_the_files_are_all_there_are() -> None:
     told = {
         name.rstrip("/")
-        for row in re.findall(r"^\| (`.*?) \|", README, re.MULTILINE)
+        for row in re.findall(r"^\| (`.*?) \|", README.partition("\n## ")[0], re.MULTILINE)
         for name in re.findall("`(.*?)`", row)
     }
     there = {path.name for path in DEPLOY.iterdir()}
@@ -78,7 +84,7 @@ def test_links_lead_somewhere() -> None:
 def test_the_figures_are_those_of_terraform() -> None:
     text = " ".join(README.split())
     (rule,) = resources()["google_storage_bucket", "work"]["lifecycle_rule"]
-    assert f"temporary files go after {rule['condition'][0]['age']} days" in text
+    assert f"temporary files are deleted after {rule['condition'][0]['age']} days" in text
     (keep, _) = resources()["google_artifact_registry_repository", "images"]["cleanup_policies"]
     assert keep["most_recent_versions"][0]["keep_count"] == 10
     assert "the ten newest images are kept" in text
