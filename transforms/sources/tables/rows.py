@@ -211,7 +211,7 @@ class Table(abc.ABC):
         if box is not None:
             check_unit(box, columns.relative)
             item = self._object(box_label(label, name), box, values)
-            return Row(image, split=split, objects=(item,), size=size, relative=columns.relative)
+            return Row(image, (), split, {}, (item,), size, columns.relative)
         labels: Labels = ()
         if not is_empty(label):
             labels = self._labels(label) if self.is_text else (box_label(label, name),)
