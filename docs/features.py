@@ -28,6 +28,8 @@ _CONDITIONS = {
     "qualities": "`--target_ssim`",
     "attributes": "objects have attributes",
 }
+# Instead of a list of conditions.
+_OTHER_CONDITIONS = {"mask_raw": "the input has masks of any kind"}
 _BBOX = "side of each object's box, normalised to [0, 1]"
 _PART = "side of each part's box, normalised to [0, 1]"
 _MEANINGS = {
@@ -57,17 +59,19 @@ _MEANINGS = {
     "image/segmentation/class/encoded": "a grey PNG of the image's size: the class id of each pixel; "
     "255 means ignore",
     "image/segmentation/class/format": "`png`",
-    "image/segmentation/instance/encoded": "a PNG: the number of each pixel's instance; 0 for none",
+    "image/segmentation/instance/encoded": "a grey PNG of 8 or 16 bits: the number of each pixel's "
+    "object; 0 for none. A record without this mask has an empty list",
     "image/segmentation/instance/format": "`png`",
-    "image/panoptic/category/encoded": "a PNG: the class id of each pixel; 255 where no segment is",
+    "image/panoptic/category/encoded": "a grey PNG of 8 bits: the class id of each pixel; 255 for no segment",
     "image/panoptic/category/format": "`png`",
-    "image/panoptic/instance/encoded": "a PNG: the number of each thing in the image, from 1; 0 for stuff",
+    "image/panoptic/instance/encoded": "a grey PNG of 8 or 16 bits: the number of the pixel's thing "
+    "in this image, from 1; 0 for stuff",
     "image/panoptic/instance/format": "`png`",
     "image/colorspace": "`RGB`, `Grayscale`, `CMYK`, `RGBA` or `GrayscaleAlpha`",
     "image/class/synset": "the label: the synset",
     "image/object/bbox/label": "class id of each object",
     "image_raw": "the pixels, row by row; the encoded image with another `--image_format` than `raw`",
-    "mask_raw": "height × width class ids, a byte each",
+    "mask_raw": "height × width class ids, one byte each",
     "height": "pixels",
     "width": "pixels",
     "depth": "channels",
@@ -126,7 +130,8 @@ def _rows(schema: Schema, method: str, meaning: Callable[[str], str]) -> Iterato
         if several.get(key, spec).shape != spec.shape:
             shape += "; a list if some record has no label or several"
         dtype = "that of its values" if "<" in key else spec.dtype
-        yield f"`{key}`", dtype, shape, "always" if key in always else " or ".join(when), meaning(key)
+        condition = "always" if key in always else _OTHER_CONDITIONS.get(key) or " or ".join(when)
+        yield f"`{key}`", dtype, shape, condition, meaning(key)
 
 
 def _shape(spec: FeatureSpec) -> str:

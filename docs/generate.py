@@ -7,6 +7,7 @@ around it is written by hand.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import re
 import sys
@@ -279,6 +280,19 @@ def parameter_table(name: str) -> str:
     return _table("parameter|type|default|flag|meaning", rows)
 
 
+def public_names() -> str:
+    """What each name of the Python API is."""
+    texts = {name: inspect.getdoc(getattr(recordmill, name)) or "" for name in recordmill.__all__}
+    summaries = ((name, " ".join(text.partition("\n\n")[0].split())) for name, text in texts.items())
+    return _table("name|meaning", [(f"`{name}`", text.replace("|", r"\|")) for name, text in summaries])
+
+
+def feature_shapes() -> str:
+    """The table of features in the documentation of `load_dataset`."""
+    lines = (inspect.getdoc(recordmill.load_dataset) or "").splitlines()
+    return "\n".join(line for line in lines if line.startswith("|"))
+
+
 def _has_no_default(field: dataclasses.Field[Any]) -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
@@ -298,6 +312,8 @@ PARTS: dict[str, Callable[..., str]] = {
     "limits": limits,
     "manifest": manifest_fields,
     "parameters": parameter_table,
+    "public names": public_names,
+    "feature shapes": feature_shapes,
     "environment": environment_table,
 }
 

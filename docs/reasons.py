@@ -21,6 +21,8 @@ _CALLS: dict[str, tuple[int | str, int]] = {
     "_looked_up": ("annotations", 2),
 }
 _SKIPS = ("skipped", "left_out", "unclaimed")
+# Raised as errors, which the source turns into skipped inputs.
+_SKIPPED_ERRORS = ("in no list of ImageSets",)
 # These write no failures.jsonl.
 _READERS = ("pages", "reading", "reporting", "sweeping")
 
@@ -87,7 +89,7 @@ def _of_call(node: ast.Call, names: dict[str, list[str]]) -> Iterator[Reason]:
     is_skipped = name in _SKIPS or any(word.arg == "skipped" for word in node.keywords)
     for one in stages:
         for reason in _texts(node.args[reason_at], names):
-            yield Reason(one, reason, "skipped" if is_skipped else "failed")
+            yield Reason(one, reason, "skipped" if is_skipped or reason in _SKIPPED_ERRORS else "failed")
 
 
 def _texts(node: ast.expr, names: dict[str, list[str]]) -> list[str]:

@@ -99,7 +99,7 @@ REMEDIES = {
     "image without a file name": "Add `file_name` to the entry of the image.",
     "image without a mask": "Add a mask, or leave the image out.",
     "image without annotations": "Other images have annotations. Add some, or leave the image out.",
-    "in no list of ImageSets": "Skipped. Add it to a list in `ImageSets/`.",
+    "in no list of ImageSets": "The lists of splits do not name it. Add it to a list in `ImageSets/`.",
     "in several lists of ImageSets": "The image is in the lists of two splits. Remove it from one.",
     "iscrowd is not 0 or 1": "Correct the annotation.",
     "key point is not a number": "A coordinate is NaN or infinite. Correct it.",
@@ -128,8 +128,8 @@ REMEDIES = {
     "mask value without a class": (
         "The mask has an id that no class has. Add the class to `classes.txt`, or correct the mask."
     ),
-    "masks are not asked for": "Give `--include_annotations masks` to read them.",
-    "masks are not taken": "Give `--include_annotations masks` to read them.",
+    "masks are not asked for": "LabelMe: `Masks/` is read only with `--include_annotations masks`.",
+    "masks are not taken": "Open Images: masks are read only with `--include_annotations masks`.",
     "member is not UTF-8": "Save the text member as UTF-8.",
     "member not read": "The sample has an image already, or the member is larger than 64 KB.",
     "member too large": "The member is larger than the [limit](sources.md#limits).",

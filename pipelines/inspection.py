@@ -37,10 +37,16 @@ from recordmill.pipelines.terminal import Line, plain_console
 from recordmill.transforms.examples.framing import DamagedRecordError
 from recordmill.transforms.flags import as_flags
 from recordmill.transforms.pages.text import counted, visible
-from recordmill.transforms.reading.class_names import class_names
-from recordmill.transforms.reading.dataset import Dataset, ShardEntry, find_dataset
-from recordmill.transforms.reading.inspected import Inspected, Limits, inspected
-from recordmill.transforms.reading.single_records import Taken, first_records, numbered_record, spread_records
+from recordmill.transforms.reading.dataset import Dataset, ShardEntry, class_names, find_dataset
+from recordmill.transforms.reading.inspected import (
+    Inspected,
+    Limits,
+    Taken,
+    first_records,
+    inspected,
+    numbered_record,
+    spread_records,
+)
 from recordmill.transforms.reading.survey_record import COMPLETE, shown_record
 from recordmill.transforms.reading.survey_record import Limits as Shown
 from recordmill.transforms.records import BadInput, JobError
@@ -67,15 +73,11 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pi
         try:
             return _run(parser, args)
         except (JobError, DamagedRecordError) as error:
-            return _failed(prog, as_flags(str(error)))
+            message = as_flags(str(error))
         except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            return _failed(prog, f"{where}{error.strerror or error}")
-
-
-def _failed(prog: str, message: str) -> int:
-    print(f"{prog}: {visible(message)}", file=sys.stderr)
-    return 1
+            message = f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}"
+        print(f"{prog}: {visible(message)}", file=sys.stderr)
+        return 1
 
 
 def _check(parser: Parser, args: argparse.Namespace) -> None:
@@ -86,11 +88,9 @@ def _check(parser: Parser, args: argparse.Namespace) -> None:
         if name in args.given and args.images is None:
             parser.error(f"--{name} is for the contact sheet; also give --images sheet.png")
     if args.record is not None:
-        for name in ("sample", "records", "images"):
+        for name in ("sample", "records", "images", *(["all"] if args.all else [])):
             if name in args.given:
                 parser.error(f"--record shows one record; leave --{name}")
-        if args.all:
-            parser.error("--record shows one record; leave --all")
         if not args.record.rpartition(":")[2].isdecimal():
             parser.error(f"--record is {args.record!r}; it may be a number from 0, or FILE:NUMBER")
     if args.images is not None:
@@ -104,40 +104,37 @@ def _run(parser: Parser, args: argparse.Namespace) -> int:
     try:
         file_system(args.path).check_path(args.path)
         dataset = find_dataset(args.path)
-    except ValueError as error:
-        text = str(error)
-        parser.error(visible(text if repr(args.path) in text else f"PATH is {args.path!r}: {text}"))
-    except OSError as error:
-        parser.error(visible(f"PATH is {args.path!r}: {error.strerror or error}"))
+    except (ValueError, OSError) as error:
+        text = str(getattr(error, "strerror", None) or error)
+        is_named = isinstance(error, ValueError) and repr(args.path) in text
+        parser.error(visible(text if is_named else f"PATH is {args.path!r}: {text}"))
     if args.record is not None:
         return _show_one(parser, args, dataset)
     limits = Limits(records=None if args.all else args.sample)
     with _progress(args, dataset) as progress:
         found = inspected(dataset, limits, progress)
-    sheet = None
+    sheet = []
     if args.images is not None:
-        shown = write_sheet(args.images, found, args.pictures, args.columns)
-        sheet = (args.images, shown)
-    records = _first(found, args.records)
+        count = write_sheet(args.images, found, args.pictures, args.columns)
+        sheet = [Line(""), Line(f"{visible(args.images)} shows {counted(count, 'record')}")]
+    records = []
+    with contextlib.suppress(OSError):  # files that cannot be read were reported already
+        for taken in first_records(dataset, args.records):
+            records.append(_shown(taken, dataset, Shown()))
     if args.json:
         _print_json(as_json(found, records, args.images))
     else:
-        _print_summary(found, records, sheet)
+        console, room = _console()
+        lines = summary_lines(found, room)
+        for record in records:
+            lines += [Line(""), *record_lines(record, found.names, dataset.renames, room)]
+        _print(console, lines + sheet)
     return 0 if found.sound else 1
 
 
-def _first(found: Inspected, most: int) -> list[dict[str, Any]]:
-    """The first records; none if files cannot be read, which was reported already."""
-    shown = []
-    with contextlib.suppress(OSError):
-        for taken in first_records(found.dataset, most):
-            shown.append(_shown(taken, found.dataset, Shown()))
-    return shown
-
-
-def _shown(taken: Taken, dataset: Dataset, short: Shown) -> dict[str, Any]:
-    name = file_name(dataset, taken.entry)
-    return {"file": name, **shown_record(taken.record, dataset.renames, short)}
+def _shown(taken: Taken, dataset: Dataset, limits: Shown) -> dict[str, Any]:
+    file = file_name(dataset, taken.entry)
+    return {"file": file, **shown_record(taken.record, dataset.renames, limits)}
 
 
 def _show_one(parser: Parser, args: argparse.Namespace, dataset: Dataset) -> int:
@@ -195,19 +192,6 @@ def _print_json(content: dict[str, Any]) -> None:
         console.out(text, highlight=False)
 
 
-def _print_summary(
-    found: Inspected, records: Sequence[dict[str, Any]], sheet: tuple[str, int] | None
-) -> None:
-    console, room = _console()
-    lines = summary_lines(found, room)
-    for record in records:
-        lines += [Line(""), *record_lines(record, found.names, found.dataset.renames, room)]
-    if sheet is not None:
-        path, count = sheet
-        lines += [Line(""), Line(f"{visible(path)} shows {counted(count, 'record')}")]
-    _print(console, lines)
-
-
 def _console() -> tuple[Console, int | None]:
     """The console, and its columns; None if it is not a terminal."""
     console = plain_console()
@@ -221,7 +205,6 @@ def _print(console: Console, lines: Sequence[Line]) -> None:
 
 
 def _check_sheet(path: str) -> None:
-    """Raises ValueError, with a remedy, unless a contact sheet can be written to `path`."""
     if not path.lower().endswith(".png"):
         raise ValueError(f"--images is {path!r}; it is written as PNG; give a name such as sheet.png")
     from recordmill.transforms.reading.sheet import is_sheet

@@ -1,24 +1,24 @@
-"""What `recordmill inspect --json` prints: one object, whose keys stay as they are.
+"""The output of `recordmill inspect --json`: one object, whose keys are stable.
 
-    format_version  1; another one when a reader would break
-    path            that was looked at, absolute
+    format_version  1; it changes if a reader would break
+    path            absolute
     kind            `dataset` (written by recordmill, complete), `part` (files of one) or `tfrecord` (others)
-    dataset         of ours: `recordmill` (its version), `schema`, `name`, and `version` of the dataset, null
-                    where it has none; else null
-    sound           whether nothing wrong was seen; the exit status is 1 where it is false
-    records         `count`, and whether that is `exact`
-    read            `records` and their `bytes`, and whether that is the `whole`
-    splits          by name: `files`, `bytes`, `records` and whether that is `exact`
+    dataset         of ours: `recordmill` (its version), `schema`, `name`, and `version` of the dataset or
+                    null; else null
+    sound           whether no fault was found; if not, the exit status is 1
+    records         `count`, and whether it is `exact`
+    read            `records` and their `bytes`, and whether these are all: `whole`
+    splits          by name: `files`, `bytes`, `records` and whether the number is `exact`
     files           each with `file`, `split`, `bytes`, `compressed`, `index`, `read` (records), `records`
                     with `count`, `exact` and `by` (manifest, index, reading, heads, estimate), `faults`, and
-                    `damage`: `record` and `offset` where it begins, `fault`, `resumed` where the next record
-                    that can be read begins, or null, and `lost` bytes; `damaged` places in all
+                    `damage`: `record` and `offset` where it begins, `fault`, `resumed` where the next
+                    readable record begins, or null, and `lost` bytes; `damaged`: number of damaged parts
     kinds           numbers of records: `examples`, `sequence_examples`, `without_features`, `others`,
                     `not_looked_into`
     record_bytes    `min` and `max`
     features        by key: `dtype`s, `records` that have it, their `share`, `length` (values a record, min
                     and max), number of `values`; `range` and `not_finite` of numbers; `bytes` of each value,
-                    and whether all are `text`; `distinct` values with their `count` where there are few;
+                    and whether all are `text`; `distinct` values with their `count` if there are few;
                     `images` with `count`, `formats`, `height`, `width`, `channels`, the commonest `sizes`,
                     `turned_by_exif` and `faults`
     feature_lists   likewise for the steps of SequenceExamples, with `steps` a record
@@ -39,7 +39,6 @@ from typing import Any
 
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry
 from recordmill.transforms.reading.inspected import FileFound, Inspected
-from recordmill.transforms.reading.shard import Damage
 
 FORMAT_VERSION = 1
 
@@ -47,28 +46,22 @@ FORMAT_VERSION = 1
 def as_json(found: Inspected, first: Sequence[dict[str, Any]], sheet: str | None) -> dict[str, Any]:
     """The complete JSON object."""
     count, exact = found.records()
+    dataset = found.dataset
     return {
         "format_version": FORMAT_VERSION,
-        "path": found.dataset.path,
-        "kind": kind_of(found.dataset),
-        "dataset": _ours(found.dataset),
+        "path": dataset.path,
+        "kind": "dataset" if dataset.is_whole else "tfrecord" if dataset.manifest is None else "part",
+        "dataset": _ours(dataset),
         "sound": found.sound,
         "records": {"count": count, "exact": exact},
         "read": {"records": found.survey.records, "bytes": found.size, "whole": found.whole},
         "splits": {name: _split(found, files) for name, files in by_split(found).items()},
-        "files": [_file(found.dataset, file) for file in found.files],
+        "files": [_file(dataset, file) for file in found.files],
         **found.survey.as_json(),
         "first": list(first),
         "sheet": sheet,
         "notes": list(found.notes),
     }
-
-
-def kind_of(dataset: Dataset) -> str:
-    """`dataset`, `part` or `tfrecord`."""
-    if dataset.is_whole:
-        return "dataset"
-    return "tfrecord" if dataset.manifest is None else "part"
 
 
 def by_split(found: Inspected) -> dict[str, list[FileFound]]:
@@ -81,13 +74,8 @@ def _ours(dataset: Dataset) -> dict[str, Any] | None:
     manifest = dataset.manifest
     if manifest is None:
         return None
-    config = manifest["config"]
-    return {
-        "recordmill": manifest.get("recordmill"),
-        "schema": config.get("schema"),
-        "name": config.get("name"),
-        "version": manifest.get("version"),
-    }
+    config = {name: manifest["config"].get(name) for name in ("schema", "name")}
+    return {"recordmill": manifest.get("recordmill"), **config, "version": manifest.get("version")}
 
 
 def _split(found: Inspected, files: Sequence[FileFound]) -> dict[str, Any]:
@@ -97,17 +85,14 @@ def _split(found: Inspected, files: Sequence[FileFound]) -> dict[str, Any]:
 
 
 def file_name(dataset: Dataset, entry: ShardEntry) -> str:
-    """Path of a file in the folder that was looked at, by which `--record` takes it."""
-    folder = f"{dataset.folder}/"
-    name = entry.path
-    return name.removeprefix(folder) if name.startswith(folder) else os.path.basename(name)
+    """Path of a file in the dataset's folder, as `--record` has it."""
+    within = entry.path.removeprefix(f"{dataset.folder}/")
+    return os.path.basename(within) if within == entry.path else within
 
 
 def _file(dataset: Dataset, file: FileFound) -> dict[str, Any]:
     count = file.count
-    counted = None
-    if count is not None:
-        counted = {"count": count.records, "exact": count.exact, "by": count.by}
+    counted = count and {"count": count.records, "exact": count.exact, "by": count.by}
     return {
         "file": file_name(dataset, file.entry),
         "split": file.entry.split,
@@ -118,15 +103,8 @@ def _file(dataset: Dataset, file: FileFound) -> dict[str, Any]:
         "records": counted,
         "faults": file.faults,
         "damaged": file.damaged,
-        "damage": [_damage(damage) for damage in file.damage],
-    }
-
-
-def _damage(damage: Damage) -> dict[str, Any]:
-    return {
-        "record": damage.number,
-        "offset": damage.offset,
-        "fault": damage.fault,
-        "resumed": damage.resumed,
-        "lost": damage.lost,
+        "damage": [
+            {"record": one.number, **dict(zip(one._fields[1:], one[1:], strict=True)), "lost": one.lost}
+            for one in file.damage
+        ],
     }

@@ -23,12 +23,7 @@ _BAR = 30
 
 
 def summary_lines(found: Inspected, room: int | None) -> list[Line]:
-    """The summary of a dataset, without its records.
-
-    Args:
-        found: the inspected dataset.
-        room: columns of the terminal; None for unlimited.
-    """
+    """The summary of a dataset, without its records."""
     return [
         *_head(found, room),
         *_features("features", found.survey.features, found.survey, room),
@@ -58,16 +53,15 @@ def _head(found: Inspected, room: int | None) -> list[Line]:
 
 
 def _what(found: Inspected) -> str:
-    manifest = found.dataset.manifest
-    survey = found.survey
+    manifest, survey = found.dataset.manifest, found.survey
     if manifest is None:
+        if not survey.records and any(file.damaged for file in found.files):
+            return "no TFRecords"
         kinds = {
             "Examples": survey.examples,
             "SequenceExamples": survey.sequences,
             "records that are not Examples": survey.others,
         }
-        if not survey.records and any(file.damaged for file in found.files):
-            return "no TFRecords"
         held = ", ".join(name for name, count in kinds.items() if count)
         return f"TFRecords{f' of {held}' if held else ''}, without a manifest of Recordmill"
     extent = "a dataset" if found.dataset.is_whole else "part of a dataset"
@@ -133,8 +127,7 @@ def _kind(values: Values) -> str:
     """dtype and shape."""
     least, most = values.lengths.least, values.lengths.most
     dtype = " or ".join(name for name, _ in values.kinds.most_common() if name != "none") or "none"
-    shape = "" if least == most == 1 else f"[{least}]" if least == most else f"[{least}..{most}]"
-    return dtype + shape
+    return dtype + ("" if least == most == 1 else f"[{least}]" if least == most else f"[{least}..{most}]")
 
 
 def _share(records: int, total: int) -> str:
@@ -145,7 +138,6 @@ def _share(records: int, total: int) -> str:
 
 
 def _values(values: Values) -> str:
-    """A summary of the values."""
     parts = []
     if values.steps.most is not None:
         parts.append(f"{_range(values.steps)} {'step' if values.steps.most == 1 else 'steps'}")
@@ -172,17 +164,16 @@ def _distinct(values: Values) -> str:
     rows = values.distinct_rows()
     if not 0 < len(rows) <= _MOST_DISTINCT:
         return ""
-    shown = [(_value(value), count) for value, count in rows]
+    shown = [
+        quoted(value.decode())
+        if isinstance(value, bytes) and text_of(value) is not None
+        else str(json_value(value))
+        for value, _ in rows
+    ]
     if len(shown) == 1:
-        return f"always {shown[0][0]}"
-    text = ", ".join(f"{value} ({count:,})" for value, count in shown)
+        return f"always {shown[0]}"
+    text = ", ".join(f"{value} ({count:,})" for value, (_, count) in zip(shown, rows, strict=True))
     return text if len(text) <= _MOST_SHOWN else ""
-
-
-def _value(value: float | bytes) -> str:
-    if isinstance(value, bytes) and text_of(value) is not None:
-        return quoted(value.decode())
-    return str(json_value(value))
 
 
 def _images(images: Images) -> str:
@@ -191,9 +182,8 @@ def _images(images: Images) -> str:
     if images.heights.most is not None:
         parts += [f"height {_range(images.heights)}", f"width {_range(images.widths)}"]
     if images.channels:
-        channels = sorted(images.channels)
-        noun = "channel" if channels == [1] else "channels"
-        parts.append(f"{' or '.join(map(str, channels))} {noun}")
+        channels = " or ".join(map(str, sorted(images.channels)))
+        parts.append(f"{channels} {'channel' if channels == '1' else 'channels'}")
     if images.turned:
         parts.append(f"{images.turned:,} turned by EXIF")
     parts += [f"{count:,} {visible(fault)}" for fault, count in images.faults.most_common()]
@@ -221,11 +211,10 @@ def _classes(found: Inspected, room: int | None) -> list[Line]:
     for name, classes in found.survey.classes.items():
         rows = classes.counts()
         lines += [Line(""), Line(f"classes of {name}{where} ({len(rows):,})", bold=True)]
-        shown = rows[:_MOST_CLASSES]
+        shown, left = rows[:_MOST_CLASSES], [row.times for row in rows[_MOST_CLASSES:]]
         most = max(row.times for row in shown)
         lines += table([_class(row, most) for row in shown], room)
-        if len(rows) > len(shown):
-            left = [row.times for row in rows[len(shown) :]]
+        if left:
             text = f"and {len(left):,} more, {min(left):,} to {max(left):,} each; --json has all"
             lines += paragraph(text, room, 2)
     return lines
@@ -271,14 +260,13 @@ def _damage(found: Inspected, room: int | None) -> list[Line]:
 
 def _file_damage(file: FileFound, name: str) -> list[str]:
     """The damage of a file, a line each."""
-    parts = [f"{name} {visible(fault)}" for fault in file.faults]
     shown = file.damage[:5]
-    parts += [f"{name}: {damage_text(damage, file)}" for damage in shown]
+    parts = [damage_text(damage, file) for damage in shown]
     if file.damaged > len(shown):
-        parts.append(f"{name}: {counted(file.damaged - len(shown), 'more place')} like this")
+        parts.append(f"{counted(file.damaged - len(shown), 'more place')} like this")
     if file.damaged:
-        parts.append(f"{name}: {counted(file.read, 'record')} could be read")
-    return parts
+        parts.append(f"{counted(file.read, 'record')} could be read")
+    return [*(f"{name} {visible(fault)}" for fault in file.faults), *(f"{name}: {part}" for part in parts)]
 
 
 def damage_text(damage: Damage, file: FileFound) -> str:
@@ -298,10 +286,7 @@ def record_lines(
     """A record of `shown_record`, with its `file`, in lines.
 
     Args:
-        record: the record.
-        names: class names by id.
         renames: the schema's name of each renamed feature, by its stored name.
-        room: columns of the terminal; None for unlimited.
     """
     position = f"record {record['number']:,} of {visible(record['file'])}, at byte {record['offset']:,}"
     title = f"{position}, {record['bytes']:,} bytes"
@@ -311,15 +296,15 @@ def record_lines(
     if record["kind"] == "other":
         content = f"not a tf.train.Example: {_record_bytes(record['content'])}"
         return [*lines, *paragraph(content, room, 2)]
-    rows = []
-    for name, feature in record["features"].items():
-        classes = names if renames.get(name, name) in CLASS_KEYS else {}
-        rows.append((named(name), _feature(feature, classes)))
-    for name, steps in record.get("feature_lists", {}).items():
-        classes = names if renames.get(name, name) in CLASS_KEYS else {}
+    lists = record.get("feature_lists", {})
+    classes = {
+        name: names if renames.get(name, name) in CLASS_KEYS else {} for name in (*record["features"], *lists)
+    }
+    rows = [(named(name), _feature(feature, classes[name])) for name, feature in record["features"].items()]
+    for name, steps in lists.items():
         first = steps["first"]
         rows.append((named(name), counted(steps["steps"], "step")))
-        rows += [(f"  step {number}", _feature(step, classes)) for number, step in enumerate(first)]
+        rows += [(f"  step {number}", _feature(step, classes[name])) for number, step in enumerate(first)]
         if steps["steps"] > len(first) and first:
             rows.append(("  …", f"{steps['steps'] - len(first):,} more"))
     return [*lines, *(table(rows, room) or [Line("  no feature")])]

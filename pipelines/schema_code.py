@@ -13,8 +13,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 
-from recordmill.pipelines.input.code import parsing_code
-from recordmill.pipelines.input.input_reader import input_readers, why_no_reader
+from recordmill.pipelines.input.code import input_readers, parsing_code, why_no_reader
 from recordmill.pipelines.input.layout import layout_of
 from recordmill.pipelines.options.reading import SCHEMA
 from recordmill.transforms.flags import as_flags

@@ -60,10 +60,10 @@ _FIGURES = {
 
 def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pipelines.verify") -> int:
     """Verifies; returns the exit status (see `--help`)."""
-    return run_command(parse_verify, run, argv, prog)
+    return run_command(parse_verify, lambda options: run(options, prog), argv, prog)
 
 
-def run(options: VerifyOptions) -> int:
+def run(options: VerifyOptions, prog: str) -> int:
     """Runs the checked call; returns 1 if it finds a fault."""
     progress.reset("verified")
     with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
@@ -75,6 +75,9 @@ def run(options: VerifyOptions) -> int:
         # The program that reads the output may have ended.
         with contextlib.suppress(BrokenPipeError, SystemExit):  # rich makes a SystemExit of a broken pipe
             print_verified(found)
+    elif not found["sound"]:
+        faults = "; ".join(f"{kind}, {times:,}" for kind, times in found["faults"].items())
+        print(f"{prog}: error: {visible(found['path'])} has faults: {faults}", file=sys.stderr)
     return 0 if found["sound"] else 1
 
 

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 from recordmill.pipelines.input.splits import Piece, counted, known_records, pieces_of
 from recordmill.transforms.examples.labels import LabelMap
 from recordmill.transforms.examples.schema import FeatureSpec
-from recordmill.transforms.reading.class_names import class_names
-from recordmill.transforms.reading.dataset import Dataset, find_dataset
-from recordmill.transforms.reading.inference import specs_of
+from recordmill.transforms.reading.dataset import Dataset, class_names, find_dataset
+from recordmill.transforms.reading.inference import sample_records, specs_of
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -49,7 +48,7 @@ def dataset_info(path: str) -> DatasetInfo:
         ValueError: there is nothing to read.
     """
     dataset = find_dataset(path)
-    specs = specs_of(dataset)
+    specs = specs_of(dataset, sample_records(dataset) if dataset.manifest is None else ())
     splits = {
         name: known_records([Piece(shard) for shard in shards])
         for name, shards in counted(dataset.splits).items()
@@ -129,7 +128,7 @@ def load_dataset(
         decode: whether images and masks become pixels, whose shapes are compared with the stored ones. EXIF
             orientation is ignored, because `recordmill convert` has applied it. Of animations the first
             frame is read.
-        size: height and width of images and masks, or one number for both; boxes and key points move along.
+        size: height and width of images and masks, or one number for both; boxes and key points are adjusted.
         resize: `stretch`: tf.image.resize; `pad`: tf.image.resize_with_pad; `crop_or_pad`:
             tf.image.resize_with_crop_or_pad, which does not scale. Bilinear, rounded to the image's dtype;
             masks by the nearest pixel, padded with 255 (ignore) for classes, else 0. A crop clips boxes;
@@ -148,8 +147,8 @@ def load_dataset(
             shuffle buffer. True is as many as take 256 MB, 50,000 at most. They wait undecoded.
         seed: of the shuffle; with one, each run yields the same order, unless `deterministic=False`. If
             TF_CONFIG names several workers, it is 0 by default.
-        repeat: True for ever, or a number of epochs.
-        as_supervised: pairs instead of dicts, as Keras' fit wants them.
+        repeat: True for endless epochs, or their number.
+        as_supervised: pairs instead of dicts, for Keras' `fit`.
         one_hot: the label as a vector, as long as `class_names`; or a number, the number of classes.
         deterministic: whether the order is the same in each run. None: unless shuffled without a seed.
             True without `shuffle` is the stored order, one shard after the other.

@@ -1,19 +1,40 @@
-"""The code that reads a dataset, in plain TensorFlow. Names come from data: all are written by `repr`."""
+"""The code that reads a dataset in plain TensorFlow, and its input readers for the Object Detection API.
+
+In the code, `repr` quotes all names, because they come from data. Source of the format of the readers:
+object_detection/protos/{pipeline,input_reader}.proto, in protobuf's text format.
+"""
 
 from __future__ import annotations
 
 import ast
 import importlib.resources
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from recordmill.pipelines.input.layout import HEIGHTS, WIDTHS, ImageLayout, Layout, Parser
-from recordmill.transforms.reading.class_names import class_names
-from recordmill.transforms.reading.dataset import Dataset, ShardEntry
+from recordmill.pipelines.input.layout import (
+    BOXES,
+    HEIGHTS,
+    OBJECT_MASKS,
+    WIDTHS,
+    ImageLayout,
+    Layout,
+    Parser,
+)
+from recordmill.transforms.examples.record_view import BOX_KEYS
+from recordmill.transforms.examples.wire import read_example
+from recordmill.transforms.reading.dataset import Dataset, ShardEntry, class_names
+from recordmill.transforms.reading.inference import sample_records
 from recordmill.transforms.reading.shard import opened
+from recordmill.transforms.sources.names import is_split_name
+from recordmill.transforms.storage.files import is_file
 
 _SHARD = re.compile(r"(?P<stem>.*)-(?P<shard>\d{5})-of-(?P<count>\d{5})(?P<ending>[^/]*)")
 _WIDTH = 96
+_LABEL_MAP = "label_map.pbtxt"
+# The reader looks for these names alone.
+_NAMES = ("image/encoded", *BOX_KEYS, "image/object/class/label")
+_KEYPOINTS = "image/object/keypoint/x"
 
 
 def parsing_code(dataset: Dataset, layout: Layout) -> str:
@@ -73,25 +94,20 @@ def _listed(folder: str, shards: Sequence[ShardEntry]) -> str:
         template = f"{{FOLDER}}/{_braced(stem)}-{{shard:05d}}-of-{count:05d}{_braced(ending)}"
         return f"[f{template!r} for shard in range({count})]"
     items = [f"FOLDER + {'/' + name!r}" if within else repr(name) for within, name in names]
-    return (
-        "[" + ", ".join(items) + "]"
-        if len(items) < 2
-        else "[\n        " + ",\n        ".join(items) + ",\n    ]"
-    )
+    return f"[{items[0]}]" if len(items) == 1 else "[\n        " + ",\n        ".join(items) + ",\n    ]"
 
 
 def _one_set(names: Sequence[str], count: int) -> tuple[str, int, str] | None:
-    """Stem, number and ending of the names of one whole set of shards; None where they are none."""
-    matches = [match for match in map(_SHARD.fullmatch, names) if match]
-    if len(matches) != count or not count:
+    """Stem, number and ending of the names of one complete set of shards; None if they are not one."""
+    first = _SHARD.fullmatch(names[0]) if names else None
+    if first is None:
         return None
-    first = matches[0]
-    whole = [f"{first['stem']}-{shard:05d}-of-{count:05d}{first['ending']}" for shard in range(count)]
-    return (first["stem"], count, first["ending"]) if list(names) == whole else None
+    complete = [f"{first['stem']}-{shard:05d}-of-{count:05d}{first['ending']}" for shard in range(count)]
+    return (first["stem"], count, first["ending"]) if list(names) == complete else None
 
 
 def shard_pattern(shards: Sequence[ShardEntry]) -> str | None:
-    """A glob for the paths of one whole set of shards; None where they are none."""
+    """A glob for the paths of one complete set of shards; None if they are not one."""
     sharded = _one_set([shard.path for shard in shards], len(shards))
     if sharded is None or any(mark in sharded[0] + sharded[2] for mark in "*?["):
         return None
@@ -159,9 +175,7 @@ def _image(layout: Layout) -> list[str]:
     image = layout.image
     if image is None:
         return []
-    sides = [
-        None if name is None else f"features[{name!r}]" for name in (image.height, image.width, image.depth)
-    ]
+    sides = [name and f"features[{name!r}]" for name in (image.height, image.width, image.depth)]
     data = f"features[{image.name!r}]"
     return [f"    {data} = {_pixels(image, data, sides)}"]
 
@@ -280,3 +294,65 @@ def _main() -> list[str]:
 
 def _in_docstring(text: str) -> str:
     return repr(text)[1:-1].replace('"', '\\"')
+
+
+def why_no_reader(dataset: Dataset, layout: Layout) -> str:
+    """The reason why the Object Detection API cannot read a dataset; empty if it can."""
+    if layout.stored(BOXES) is None:
+        return "its records have no boxes"
+    missing = [name for name in _NAMES if name not in layout.features]
+    if missing:
+        return f"its records have no feature {missing[0]!r}, where the Object Detection API looks"
+    if compression_of(dataset.shards):
+        return "its shards are compressed, which the Object Detection API does not read"
+    return ""
+
+
+def input_readers(dataset: Dataset, layout: Layout) -> str:
+    """The readers of a pipeline.config: of `train` to train on, of `val`, `test` and the like to evaluate."""
+    label_map = f"{dataset.folder}/{_LABEL_MAP}"
+    has_map = is_file(label_map)
+    missing = f"# label_map_path is missing: there is no {_LABEL_MAP} beside these records."
+    lines = [] if has_map else [missing]
+    annotations = _annotations(dataset, layout)
+    for split, shards in dataset.splits.items():
+        if not shards:
+            continue
+        trains = split.startswith("train") or not is_split_name(split)
+        pattern = shard_pattern(shards)
+        paths = [shard.path for shard in shards] if pattern is None else [pattern]
+        lines += [
+            f"{'train' if trains else 'eval'}_input_reader {{",
+            f"  name: {_quoted(split)}",
+            *([f"  label_map_path: {_quoted(label_map)}"] if has_map else []),
+            *([] if trains else ["  shuffle: false", "  num_epochs: 1"]),
+            *annotations,
+            "  tf_record_input_reader {",
+            *(f"    input_path: {_quoted(path)}" for path in paths),
+            "  }",
+            "}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _annotations(dataset: Dataset, layout: Layout) -> list[str]:
+    lines = []
+    if (spec := layout.features.get(OBJECT_MASKS)) is not None:
+        kind = "PNG_MASKS" if spec.dtype == "string" else "NUMERICAL_MASKS"
+        lines += ["  load_instance_masks: true", f"  mask_type: {kind}"]
+    keypoints = _keypoints(dataset) if _KEYPOINTS in layout.features else 0
+    return [*lines, f"  num_keypoints: {keypoints}"] if keypoints else lines
+
+
+def _keypoints(dataset: Dataset) -> int:
+    """The most key points of an object in the first records."""
+    counts = [0]
+    for payload in sample_records(dataset):
+        features = read_example(payload)
+        objects, points = (len(features.get(name, ())) for name in (BOX_KEYS[0], _KEYPOINTS))
+        counts.append(points // objects if objects else 0)
+    return max(counts)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 from recordmill.transforms.examples.schema import FeatureSpec
 from recordmill.transforms.reading.dataset import Dataset
 from recordmill.transforms.reading.inference import (
-    RecordSpecs,
     SampleImage,
     image_name,
-    infer_specs,
     sample_images,
     sample_records,
+    specs_of,
 )
 from recordmill.transforms.storage.files import is_file, read_bytes
 
@@ -45,14 +44,11 @@ class ImageLayout:
     """How the image of a record, or of each step of a sequence, becomes pixels. Names are stored ones.
 
     Attributes:
-        name: of the feature with its bytes.
         codec: `image` for a file, `raw` for rows of pixels, `tensor` for what tf.io.serialize_tensor makes.
         channels: of the pixels: 1, 3 or 4; 0 for as many as each image has.
         dtype: of the pixels.
         formats: that images may have, by the manifest; empty without one.
         height: the feature that has it; None if there is none.
-        width: likewise.
-        depth: likewise, the number of stored channels.
         sides: height and width of all images as stored, which are checked; None if they may differ.
         head: first bytes of each file, if the first ones are PNGs of one size and kind; else empty.
         is_strict: whether an image that would lose colour or alpha is refused.
@@ -89,11 +85,10 @@ class Parser(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How a record becomes tensors. Names are stored ones, except the names of `boxes`.
+    """How a record becomes tensors. Names are stored ones, except those of `boxes`.
 
     Attributes:
         features: that are parsed; of a sequence its context.
-        feature_lists: of sequences, one step of each list.
         ours: the name in our schemas, by name; only where they differ.
         image: of the record, or of its steps; None if it is left as stored.
         masks: of the image, with the value for no mask.
@@ -111,17 +106,17 @@ class Layout:
 
     @property
     def names(self) -> list[str]:
-        """Of the tensors; a feature of the context with the name of a list has that name too."""
+        """The names of the tensors; a feature of the context may have the name of a list."""
         sides = {side for stored in self.boxes.values() for side in stored}
         return [*(name for name in (*self.features, *self.feature_lists) if name not in sides), *self.boxes]
 
     def stored(self, *ours: str) -> str | None:
-        """The name here of the first of our names that a tensor has."""
+        """The tensor's name for the first of our names that there is."""
         by_ours = {self.ours.get(name, name): name for name in reversed(self.names)}
         return next((by_ours[name] for name in ours if name in by_ours), None)
 
     def scalar(self, *ours: str) -> str | None:
-        """The name here of the first of our names that is one integer of a record, or of each step."""
+        """The stored name for the first of our names that is one integer of a record, or of each step."""
         by_ours = {
             self.ours.get(name, name): name
             for specs in (self.features, self.feature_lists)
@@ -143,49 +138,48 @@ class Layout:
 
     @property
     def parsers(self) -> dict[str, Parser]:
-        """Of each feature; of a sequence of its context."""
-        return {name: self._parser(name, spec) for name, spec in self.features.items()}
+        """The parser of each feature."""
+        # the context of a sequence takes no FixedLenSequenceFeature
+        listed = _ragged if self.feature_lists else _sequence
+        return {
+            name: listed(spec) if name in self.masks or spec.shape == (None,) else _fixed(spec)
+            for name, spec in self.features.items()
+        }
 
     @property
     def list_parsers(self) -> dict[str, Parser]:
-        """Of one step of each list: a step with any number of values makes a RaggedTensor of the list."""
+        """The parser of each list, which is a RaggedTensor if a step has any number of values."""
         return {
-            name: Parser("RaggedFeature", None, spec.dtype)
-            if spec.shape == (None,)
-            else Parser("FixedLenSequenceFeature", _fixed(spec), spec.dtype, True)
+            name: _ragged(spec) if spec.shape == (None,) else _sequence(spec)
             for name, spec in self.feature_lists.items()
         }
 
-    def _parser(self, name: str, spec: FeatureSpec) -> Parser:
-        if name not in self.masks and spec.shape != (None,):
-            return Parser("FixedLenFeature", _fixed(spec), spec.dtype)
-        if self.feature_lists:  # the context of a sequence takes no FixedLenSequenceFeature
-            return Parser("RaggedFeature", None, spec.dtype)
-        return Parser("FixedLenSequenceFeature", [], spec.dtype, True)
+
+def _ragged(spec: FeatureSpec) -> Parser:
+    return Parser("RaggedFeature", None, spec.dtype)
 
 
-def _fixed(spec: FeatureSpec) -> list[int]:
-    return [side for side in spec.shape if side is not None]
+def _fixed(spec: FeatureSpec) -> Parser:
+    return Parser("FixedLenFeature", [side for side in spec.shape if side is not None], spec.dtype)
+
+
+def _sequence(spec: FeatureSpec) -> Parser:
+    return _fixed(spec)._replace(kind="FixedLenSequenceFeature", allow_missing=True)
 
 
 def layout_of(dataset: Dataset, decode: bool = True) -> Layout:
-    """The layout of the records of a dataset, by its metadata; where these are missing by its first records.
+    """The layout of the records of a dataset, from its metadata, or else from its first records.
 
     Args:
-        dataset: of the records.
-        decode: whether images are decoded, which must all be stored in one way then.
+        decode: whether images are decoded; they must then all be stored in one way.
 
     Raises:
         ValueError: there is no record, a shard is damaged, or images are stored in several ways.
         BadInput: a record is no Example.
         OSError: a shard cannot be read.
     """
-    payloads: list[bytes] = []
-    if dataset.features is not None:
-        specs = RecordSpecs(dataset.features, dataset.feature_lists)
-    else:
-        payloads = sample_records(dataset)
-        specs = infer_specs(payloads)
+    payloads = sample_records(dataset) if dataset.manifest is None else []
+    specs = specs_of(dataset, payloads)
     name = image_name(specs, dataset, payloads)
     layout = Layout(specs.features, specs.feature_lists, dataset.renames)
     if name is not None:
@@ -211,7 +205,7 @@ def _image_layout(
 
 
 def _published(dataset: Dataset, name: str) -> tuple[str, int, str] | None:
-    """Codec, channels and dtype that features.json has for all images; None if it has none for all."""
+    """Codec, channels and dtype of all images in features.json; None if images differ."""
     path = f"{dataset.folder}/features.json"
     if dataset.manifest is None or not is_file(path):
         return None
@@ -265,7 +259,7 @@ def _with_annotations(layout: Layout) -> Layout:
 
 
 def _name_of_boxes(prefix: str, sides: Sequence[str]) -> str:
-    """What the stored names of the sides have in common, else our name."""
+    """The common prefix of the stored names of the sides, else our name."""
     renamed = sides[0].removesuffix("/ymin")
     same = all(stored == f"{renamed}/{side}" for stored, side in zip(sides, _SIDES, strict=True))
     return renamed if same else prefix

@@ -1,4 +1,4 @@
-"""What is asked of `load_dataset`: which tensors are read, and how their images are decoded."""
+"""Checks the arguments of `load_dataset`: which tensors are read, and how images are decoded."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PNG_CHANNELS = {b"\x08\x00": 1, b"\x08\x02": 3, b"\x08\x06": 4}
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """What is asked of elements; see `load_dataset`."""
+    """The arguments of `load_dataset` about elements."""
 
     decode: bool
     size: int | tuple[int, int] | None
@@ -87,7 +87,7 @@ class Asked:
 
     @property
     def target(self) -> tuple[int, int] | None:
-        """Height and width that images are to have."""
+        """Height and width of the result; None as stored."""
         if self.size is None:
             return None
         height, width = (self.size, self.size) if isinstance(self.size, int) else self.size
@@ -96,10 +96,9 @@ class Asked:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What becomes of a record.
+    """How records become elements.
 
     Attributes:
-        asked: by the caller.
         layout: of the tensors that are read; its image is None if the image is not decoded.
         kept: names of the tensors of the result.
         label: name of the label; None if there is none.
@@ -120,11 +119,7 @@ class Plan:
 def plan_of(
     dataset: Dataset, pieces: Sequence[Piece], asked: Asked, class_names: Sequence[str], is_batched: bool
 ) -> Plan:
-    """How the records of a dataset become what is asked for.
-
-    Raises:
-        ValueError: what is asked for does not fit the dataset.
-    """
+    """The plan for a dataset. Raises ValueError if an argument does not fit it."""
     first = first_records([piece.shard for piece in pieces], SAMPLE_IMAGES)
     if not first:
         raise ValueError(f"{dataset.path!r} has no record to read")
@@ -156,9 +151,8 @@ def plan_of(
 
 def _label(layout: Layout) -> str | None:
     """The name of the class ids of a record."""
-    by_ours = {
-        layout.ours.get(name, name): name for name, one in layout.features.items() if one.dtype == "int64"
-    }
+    ids = (name for name, one in layout.features.items() if one.dtype == "int64")
+    by_ours = {layout.ours.get(name, name): name for name in ids}
     return next((by_ours[name] for name in LABEL_KEYS if name in by_ours), None)
 
 
@@ -182,12 +176,6 @@ def _check_labels(dataset: Dataset, pieces: Sequence[Piece], name: str, asked: A
     """Raises ValueError if records lack the label of their (image, label) pair.
 
     The numbers are those of report.json if complete splits are read, and else of the first records.
-
-    Args:
-        dataset: the dataset.
-        pieces: the pieces of it that are read.
-        name: of the label's feature, as stored.
-        asked: with `one_hot`, only a dataset without any label is refused.
     """
     counts = _unlabelled(dataset, pieces)
     if counts is None:
@@ -206,7 +194,7 @@ def _check_labels(dataset: Dataset, pieces: Sequence[Piece], name: str, asked: A
 
 
 def _unlabelled(dataset: Dataset, pieces: Sequence[Piece]) -> tuple[int, int] | None:
-    """The records without a label, and all records, by report.json; None where it does not count them."""
+    """The number of records without a label, and of all, in report.json; None if it does not have them."""
     read = [piece.shard for piece in pieces if not piece.skip and piece.take in (ALL, piece.shard.records)]
     shards = [shard for name in {shard.split for shard in read} for shard in dataset.splits[name or "train"]]
     if not dataset.is_whole or len(read) < len(pieces) or len(read) < len(shards):
@@ -220,11 +208,10 @@ def _unlabelled(dataset: Dataset, pieces: Sequence[Piece]) -> tuple[int, int] | 
 
 
 def _kept(layout: Layout, asked: Asked, pair: tuple[str, str] | None) -> set[str]:
-    if pair is not None:
-        if pair[1]:
-            return set(pair)
-        return {pair[0], *(name for name in layout.names if is_of_objects(name, layout))}
     names = set(layout.names)
+    if pair is not None:
+        targets = {pair[1]} if pair[1] else {name for name in names if is_of_objects(name, layout)}
+        return {pair[0], *targets}
     if asked.features is None:
         return names
     if not asked.features or not names.issuperset(asked.features):
@@ -239,10 +226,10 @@ def is_of_objects(name: str, layout: Layout) -> bool:
 
 
 def _hidden(layout: Layout, kept: set[str], asked: Asked) -> set[str]:
-    """Names of what is parsed because something that is kept needs it.
+    """Names of features that are parsed because a kept one needs them.
 
     Raises:
-        ValueError: a size is asked for where nothing has one, or where the stored size is missing.
+        ValueError: `size` has no effect, or the stored size is missing.
     """
     image = layout.image
     has_objects = any(is_of_objects(name, layout) for name in kept)
@@ -281,14 +268,19 @@ def _classes(asked: Asked, label: str | None, kept: set[str], class_names: Seque
 def _image(
     image: ImageLayout, samples: Sequence[SampleImage], asked: Asked, needs_one_size: bool
 ) -> ImageLayout:
-    """How images are decoded as asked."""
     if image.codec != "image" and asked.dtype not in (None, image.dtype):
         raise ValueError(f"dtype is {asked.dtype!r}, and pixels are stored as {image.dtype}; leave it out")
     shapes = [sample.shape for sample in samples if sample.shape is not None]
     if len(shapes) < len(samples):
         raise ValueError(f"TensorFlow cannot decode an image in {image.name!r}; give decode=False")
     channels = image.channels if asked.channels is None else asked.channels
-    sides = _common_sides({shape[:2] for shape in shapes}) if needs_one_size else None
+    sizes = {shape[:2] for shape in shapes} if needs_one_size else set()
+    if len(sizes) > 1:
+        shown = " and ".join(f"{height}x{width}" for height, width in sorted(sizes)[:2])
+        raise ValueError(
+            f"batch_size is given, and images differ in size ({shown}); give size=(height, width) too"
+        )
+    sides = next(iter(sizes), None)
     dtype = asked.dtype or image.dtype
     is_uniform = sides is not None and dtype == "uint8" and {shape[2] for shape in shapes} == {channels}
     return dataclasses.replace(
@@ -302,19 +294,9 @@ def _image(
     )
 
 
-def _common_sides(found: set[tuple[int, int]]) -> tuple[int, int] | None:
-    """The height and width of all images, because a batch needs one size."""
-    if len(found) > 1:
-        shown = " and ".join(f"{height}x{width}" for height, width in sorted(found)[:2])
-        raise ValueError(
-            f"batch_size is given, and images differ in size ({shown}); give size=(height, width) too"
-        )
-    return next(iter(found), None)
-
-
 def _common_head(samples: Sequence[SampleImage], channels: int) -> bytes:
-    """What PNGs of 8 bits begin with, up to the end of their header; empty where images are not all alike."""
+    """The first bytes of PNGs of 8 bits, up to the end of their header; empty if they differ."""
     heads = {sample.data[:HEAD_BYTES] for sample in samples if sample.codec == "image"}
     head = heads.pop() if len(heads) == 1 else b""
-    # a transparent colour is a channel that the header does not tell of
+    # a transparent colour is a channel that is not in the header
     return head if head[:4] == b"\x89PNG" and _PNG_CHANNELS.get(head[24:26]) == channels else b""

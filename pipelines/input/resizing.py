@@ -1,4 +1,4 @@
-"""Images that are made to fit a size; boxes, key points and parts of objects move along."""
+"""Resizes images; boxes, key points and parts of objects are adjusted."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ _X, _Y, _SEEN = _KEYPOINT + "x", _KEYPOINT + "y", _KEYPOINT + "visibility"
 
 
 class Fit(NamedTuple):
-    """Where an image comes to lie in one of another size.
+    """The position of an image in one of another size.
 
     Attributes:
         content: height and width that the image is scaled to.
         offset: rows and columns before it; negative where it is cropped.
-        target: height and width of the result.
     """
 
     content: tuple[Any, Any]
@@ -33,7 +32,7 @@ class Fit(NamedTuple):
 
 
 def fit_of(height: Any, width: Any, asked: Asked) -> Fit | None:
-    """The fit of an image of a size; None where it stays as it is."""
+    """The fit of an image; None if its size is kept."""
     target = asked.target
     if target is None:
         return None
@@ -56,12 +55,12 @@ def fit_of(height: Any, width: Any, asked: Asked) -> Fit | None:
 
 
 def _half(room: Any) -> Any:
-    """Half of what is to be added, or of what is to be cut off, negative; rounded as TensorFlow does."""
+    """Half of the room, which is negative if the image is cut; rounded as TensorFlow does."""
     return tf.where(room >= 0, room // 2, -(-room // 2))
 
 
 def fitted(image: tf.Tensor, fit: Fit | None, asked: Asked, fill: int | None = None) -> tf.Tensor:
-    """An image (h, w, channels) in its new size; a mask where `fill` says what its padding has."""
+    """An image (h, w, channels) in its new size; `fill` is the padding of a mask, None for other images."""
     if fit is None:
         return image
     channels = image.shape[-1]
@@ -117,21 +116,21 @@ def _moved(values: tf.Tensor, fit: Fit, axes: Sequence[int]) -> tf.Tensor:
 
 
 def _move_keypoints(found: Tensors, by_ours: dict[str, str], fit: Fit) -> None:
-    """Those that are not in the image any more become 0, 0, not labelled."""
+    """Key points that are outside the new image become 0, 0, not labelled."""
     if _X not in by_ours or _Y not in by_ours:
         return
-    names = by_ours[_X], by_ours[_Y]
-    x, y = _moved(found[names[0]], fit, (1,)), _moved(found[names[1]], fit, (0,))
+    x_name, y_name = by_ours[_X], by_ours[_Y]
+    x, y = _moved(found[x_name], fit, (1,)), _moved(found[y_name], fit, (0,))
     inside = tf.logical_and(tf.logical_and(x >= 0, x <= 1), tf.logical_and(y >= 0, y <= 1))
     if _SEEN in by_ours:
         seen = found[by_ours[_SEEN]]
         inside = tf.logical_and(inside, seen > 0)
         found[by_ours[_SEEN]] = tf.where(inside, seen, tf.zeros_like(seen))
-    found[names[0]], found[names[1]] = (tf.where(inside, one, tf.zeros_like(one)) for one in (x, y))
+    found[x_name], found[y_name] = (tf.where(inside, one, tf.zeros_like(one)) for one in (x, y))
 
 
 def _keep(found: Tensors, by_ours: dict[str, str], keep: tf.Tensor) -> None:
-    """Drops the objects that are not to be kept."""
+    """Drops objects."""
     count = tf.size(keep)
     _keep_parts(found, by_ours, keep)
     for ours, name in by_ours.items():
@@ -147,7 +146,7 @@ def _keep(found: Tensors, by_ours: dict[str, str], keep: tf.Tensor) -> None:
 
 
 def _kept(values: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
-    """The values of kept objects; a list without a value for each object stays as it is."""
+    """The values of kept objects; a list without a value for each object is not changed."""
     is_listed = tf.shape(values)[0] == tf.size(keep)
     return tf.cond(is_listed, lambda: tf.boolean_mask(values, keep), lambda: values)
 

@@ -1,4 +1,4 @@
-"""Serialised records of shards as a tf.data.Dataset: in parallel, shuffled, of one of several workers."""
+"""Serialised records of shards as a tf.data.Dataset: read in parallel, shuffled, split between workers."""
 
 from __future__ import annotations
 
@@ -28,16 +28,7 @@ _GUESSED_RECORD_BYTES = 100_000
 
 @dataclasses.dataclass(frozen=True)
 class Worker:
-    """Which records are read, and in which order; see `load_dataset`.
-
-    Attributes:
-        shard: number of workers, and index of this one.
-        shard_by: how the records are split between them.
-        shuffle: whether, or the records of the buffer.
-        seed: of the order.
-        repeat: for ever, or how often.
-        deterministic: the order is the same in each run.
-    """
+    """The records that one worker reads, and their order; see `load_dataset`."""
 
     shard: tuple[int, int] | None
     shard_by: ShardBy
@@ -64,19 +55,19 @@ class Worker:
 
     @property
     def is_deterministic(self) -> bool:
-        """Whether the order is to be the same in each run."""
+        """Whether the order is the same in each run."""
         if self.deterministic is not None:
             return self.deterministic
         return self.shuffle is False or self.order_seed is not None
 
     @property
     def order_seed(self) -> int | None:
-        """The seed of the order: one that all workers agree on, where there are several."""
+        """The seed of the order; several workers need the same one."""
         return 0 if self.seed is None and cluster_workers() > 1 else self.seed
 
 
 def cluster_workers() -> int:
-    """How many workers TF_CONFIG names; 1 without it."""
+    """The number of workers in TF_CONFIG; 1 without it."""
     try:
         cluster = json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {})
         return max(1, len(cluster.get("worker", ())) + len(cluster.get("chief", cluster.get("master", ()))))
@@ -85,7 +76,7 @@ def cluster_workers() -> int:
 
 
 def auto_shard_policy(pieces: Sequence[Piece], worker: Worker) -> tf.data.experimental.AutoShardPolicy:
-    """How tf.distribute is to split the records between workers: by files where there are enough."""
+    """How tf.distribute splits the records between workers: by files if there are enough."""
     policy = tf.data.experimental.AutoShardPolicy
     if worker.shard is not None:
         return policy.OFF
@@ -99,7 +90,7 @@ def records_of(pieces: Sequence[Piece], worker: Worker) -> tf.data.Dataset:
     """The serialised records of pieces.
 
     Raises:
-        ValueError: there are fewer shards than workers that are to have their own.
+        ValueError: there are fewer shards than workers, and each must have its own.
     """
     pieces, left = _of_worker(pieces, worker)
     number = known_records(pieces)
@@ -114,7 +105,7 @@ def records_of(pieces: Sequence[Piece], worker: Worker) -> tf.data.Dataset:
 
 
 def _of_worker(pieces: Sequence[Piece], worker: Worker) -> tuple[Sequence[Piece], tuple[int, int] | None]:
-    """The pieces of one worker; and how what they are is to be split further, None for not at all."""
+    """The pieces of one worker; and the arguments of `Dataset.shard` for their records, None for all."""
     if worker.shard is None:
         return pieces, None
     number, index = worker.shard
@@ -135,14 +126,10 @@ def _interleaved(pieces: Sequence[Piece], worker: Worker) -> tf.data.Dataset:
     if not pieces:
         return tf.data.Dataset.from_tensor_slices(tf.constant([], tf.string))
     packed = _compressions(pieces)
-    slices = tf.data.Dataset.from_tensor_slices(
-        (
-            [piece.shard.path for piece in pieces],
-            tf.constant([piece.skip for piece in pieces], tf.int64),
-            tf.constant([piece.take for piece in pieces], tf.int64),
-            [packed[piece.shard.path] for piece in pieces],
-        )
-    )
+    paths = [piece.shard.path for piece in pieces]
+    skips, takes = ([getattr(piece, name) for piece in pieces] for name in ("skip", "take"))
+    parts = (tf.constant(skips, tf.int64), tf.constant(takes, tf.int64))
+    slices = tf.data.Dataset.from_tensor_slices((paths, *parts, [packed[path] for path in paths]))
     if worker.shuffle is not False:
         slices = slices.shuffle(len(pieces), seed=worker.order_seed)
     as_stored = worker.deterministic is True and worker.shuffle is False
@@ -153,7 +140,7 @@ def _interleaved(pieces: Sequence[Piece], worker: Worker) -> tf.data.Dataset:
         return records if is_complete else records.skip(skip).take(take)
 
     return slices.interleave(
-        read if all(_is_read_by_tensorflow(piece.shard.path) for piece in pieces) else _read_by_storage,
+        read if all(map(_is_read_by_tensorflow, paths)) else _read_by_storage,
         cycle_length=1 if as_stored else min(len(pieces), _CYCLE),
         block_length=_BLOCK,
         num_parallel_calls=tf.data.AUTOTUNE,
@@ -183,13 +170,13 @@ def _chunks(path: bytes, skip: int, take: int) -> Iterator[list[bytes]]:
 
 
 def _is_read_by_tensorflow(path: str) -> bool:
-    """Whether TensorFlow's own readers take a path: they know no emulator, and look for credentials."""
+    """Whether TensorFlow's own readers take a path: they cannot use emulators or anonymous access."""
     system = file_system(path)
     return system.scheme in tf.io.gfile.get_registered_schemes() and not system.is_anonymous()
 
 
 def _compressions(pieces: Sequence[Piece]) -> dict[str, str]:
-    """The compression of each file, as TensorFlow names it; files of one ending are taken to be alike."""
+    """The compression of each file, as TensorFlow names it; files with one extension have one."""
     by_ending: dict[str, str] = {}
     found = {}
     for path in (piece.shard.path for piece in pieces):
@@ -202,7 +189,6 @@ def _compressions(pieces: Sequence[Piece]) -> dict[str, str]:
 
 
 def _buffer(pieces: Sequence[Piece], worker: Worker, records: int | None) -> int:
-    """Records of the shuffle buffer."""
     if worker.shuffle is not True:
         return int(worker.shuffle)
     shards = [piece.shard for piece in pieces if piece.shard.size and piece.shard.records]

@@ -1,4 +1,4 @@
-"""What part of a dataset a split expression means: files, and which of their records."""
+"""Split expressions such as `train[:90%]`: the shards that they select, and the records of each."""
 
 from __future__ import annotations
 
@@ -16,13 +16,7 @@ _PART = re.compile(r"(?P<name>[^\[\]+]+?)(?:\[(?P<start>-?\d+%?)?:(?P<stop>-?\d+
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
-    """Records of one shard, one after the other.
-
-    Attributes:
-        shard: that they are in.
-        skip: records before the first.
-        take: number of them; `ALL` for all that follow.
-    """
+    """`take` consecutive records of one shard, after the first `skip`; `ALL` takes all that follow."""
 
     shard: ShardEntry
     skip: int = 0
@@ -30,28 +24,28 @@ class Piece:
 
     @property
     def records(self) -> int | None:
-        """How many records it is; None where that is not known."""
+        """The number of records; None if unknown."""
         if self.take != ALL:
             return self.take
         return None if self.shard.records is None else self.shard.records - self.skip
 
 
 def known_records(pieces: Sequence[Piece]) -> int | None:
-    """How many records pieces are; None where that is not known of each."""
-    found = [piece.records for piece in pieces]
-    return None if None in found else sum(number for number in found if number is not None)
+    """The number of records in pieces; None if unknown."""
+    found = [piece.records for piece in pieces if piece.records is not None]
+    return sum(found) if len(found) == len(pieces) else None
 
 
 def counted(splits: Mapping[str, Sequence[ShardEntry]]) -> dict[str, tuple[ShardEntry, ...]]:
-    """The shards with the number of their records where a manifest or an index tells it."""
+    """The shards with the number of their records, if a manifest or an index has it."""
     return {name: tuple(map(_by_index, shards)) for name, shards in splits.items()}
 
 
 def pieces_of(dataset: Dataset, split: str) -> list[Piece]:
-    """What a split expression means; the shards that it needs nothing of are left out.
+    """The pieces of a split expression, without shards of which it needs nothing.
 
     Raises:
-        ValueError: it is none, names no split of the dataset, or means no record.
+        ValueError: it is no such expression, names no split of the dataset, or has no record.
     """
     splits = dataset.splits
     pieces: list[Piece] = []
@@ -75,15 +69,15 @@ def pieces_of(dataset: Dataset, split: str) -> list[Piece]:
 
 
 def cut(pieces: Sequence[Piece], start: int, stop: int) -> list[Piece]:
-    """The records from `start` to `stop` of pieces whose numbers of records are known."""
+    """The records from `start` to `stop` of pieces with known numbers of records."""
     found = []
     at = 0
     for piece in pieces:
         records = piece.records or 0
         first, last = max(start - at, 0), min(stop - at, records)
         if first < last:
-            whole = first == 0 and last == records
-            found.append(piece if whole else Piece(piece.shard, piece.skip + first, last - first))
+            is_all = (first, last) == (0, records)
+            found.append(piece if is_all else Piece(piece.shard, piece.skip + first, last - first))
         at += records
     return found
 
@@ -94,8 +88,7 @@ def _part(shards: Sequence[ShardEntry], start: str | None, stop: str | None, spl
         return [Piece(shard) for shard in shards if shard.records != 0]
     pieces = [Piece(_counted(shard)) for shard in shards]
     total = known_records(pieces) or 0
-    first, last = _bound(start, 0, total, split), _bound(stop, total, total, split)
-    return cut(pieces, first, last)
+    return cut(pieces, _bound(start, 0, total, split), _bound(stop, total, total, split))
 
 
 def _bound(text: str | None, default: int, total: int, split: str) -> int:

@@ -291,8 +291,15 @@ def _add_examples() -> None:
 _add_examples()
 
 
+# boxes.csv has images in photos/ too.
+_MADE = {"photos": "photos/circle"}
+
+
 def draw_inputs(code: str, folder: Path) -> None:
     """Draws the inputs whose names are in a text of code."""
     for name, drawn in INPUTS.items():
-        if re.search(rf"(?<![\w./-]){re.escape(name)}(?![\w.-])", code) and not (folder / name).exists():
+        if (
+            re.search(rf"(?<![\w./-]){re.escape(name)}(?![\w.-])", code)
+            and not (folder / _MADE.get(name, name)).exists()
+        ):
             drawn(folder)

@@ -43,8 +43,9 @@ def test_every_generated_part_is_on_a_page() -> None:
     text = "".join(map(text_of, PAGES))
     named = set(re.findall(r"<!-- generated: (.*?) -->", text))
     parts = {"flags", "sources", "source flags", "reasons", "limits", "manifest", "environment"}
+    of_api = {"public names", "feature shapes"}
     configs = {f"parameters: {name}" for name in ("SourceConfig", "DatasetConfig", "ImagePolicy")}
-    assert named == configs | parts | {f"schema: {name}" for name in SCHEMAS} | {
+    assert named == configs | parts | of_api | {f"schema: {name}" for name in SCHEMAS} | {
         f"example: {name}" for name in SOURCES
     }
 
@@ -113,7 +114,7 @@ def test_memory_of_the_beam_writer_is_that_of_the_code() -> None:
 
 def test_names_of_splits_and_columns_are_those_of_the_code() -> None:
     text = " ".join(SOURCES_PAGE.split())
-    (splits,) = re.findall(r"names of splits are (.*?), in any", text)
+    (splits,) = re.findall(r"names of splits are (.*?)\. Case", text)
     assert set(in_backticks(splits)) == SPLIT_NAMES
     columns = {row[0]: tuple(in_backticks(row[1])) for row in rows(section("## csv", SOURCES_PAGE))}
     assert columns["image"] == IMAGE_COLUMNS

@@ -103,6 +103,9 @@ def test_damage_is_named_and_the_status_is_1(
     for name in named:
         assert name in said
     assert f"{one.name}, record 0 at byte 0" in said
+    assert verify(out, "--quiet") == 1
+    quiet = capsys.readouterr()
+    assert quiet.out == "" and f"error: {out} has faults: damaged record, 1; " in quiet.err
 
 
 def test_a_damaged_manifest_is_a_fault_and_the_shards_are_read_all_the_same(

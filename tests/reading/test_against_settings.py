@@ -85,7 +85,7 @@ def test_a_setting_that_this_version_does_not_have() -> None:
         ({"kind": "pcollection", "input": ""}, "a source of kind 'pcollection', which cannot be read again"),
         (
             {"kind": "csv", "input": "x", "color": 1},
-            "the source has 'color', which this version does not know",
+            "the source has the unknown field 'color'",
         ),
         ({"kind": "csv", "input": "x", "limit": -1}, "SourceConfig.limit is -1"),
     ],

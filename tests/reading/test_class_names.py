@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.examples.framing import DamagedRecordError
-from recordmill.transforms.reading.class_names import class_names
-from recordmill.transforms.reading.dataset import find_dataset
+from recordmill.transforms.reading.dataset import class_names, find_dataset
 
 LABEL_MAP = """
 item { name: "/m/04dr76w" id: 7 display_name: "Bottle" }

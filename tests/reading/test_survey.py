@@ -21,10 +21,14 @@ from recordmill.transforms.reading.inspected import (
     Count,
     Inspected,
     Limits,
+    Taken,
     estimated,
+    first_records,
     head_count,
     inspected,
+    numbered_record,
     spread,
+    spread_records,
 )
 from recordmill.transforms.reading.shard import (
     Damage,
@@ -35,7 +39,6 @@ from recordmill.transforms.reading.shard import (
     opened,
     records_and_damage,
 )
-from recordmill.transforms.reading.single_records import Taken, first_records, numbered_record, spread_records
 from recordmill.transforms.reading.survey import Survey
 from recordmill.transforms.reading.survey_record import COMPLETE, shown_record
 from recordmill.transforms.reading.survey_record import Limits as Shown

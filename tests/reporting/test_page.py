@@ -16,8 +16,7 @@ from recordmill.transforms.pages.histograms import (
 )
 from recordmill.transforms.pages.render import name_markup
 from recordmill.transforms.pages.text import share_text, size_text
-from recordmill.transforms.reporting.balance import MOST_CLASSES
-from recordmill.transforms.reporting.page import ACTIONS, html_text
+from recordmill.transforms.reporting.page import ACTIONS, MOST_CLASSES, html_text
 from recordmill.transforms.shards.statistics import Statistics
 from recordmill.transforms.storage.sealed import is_sealed, seal
 from tests.reporting.found import EVIL, RTL, findings, manifest, picture

@@ -243,7 +243,7 @@ def test_faults_that_pass_do_not_show(bucket_server: BucketServer, photos: str) 
         ("{root}", ("none.csv",), "--annotations is 'none.csv': there is no such file"),
         ("{root}", ("s3://b/m.csv",), "--annotations is 's3://b/m.csv'; local paths and gs:// URIs are read"),
         ("{root}", ("gs://none/m.csv",), "--annotations is 'gs://none/m.csv': there is no such file"),
-        ("{root}", (), "--input is '{root}', a folder; --source csv wants the manifest"),
+        ("{root}", (), "--input is '{root}', a folder; --source csv reads a manifest"),
         ("{root}/a.jpg", ("{root}/m.csv",), "with --annotations, --input is the folder of the images"),
         ("{root}/empty.csv", (), "--input is '{root}/empty.csv', which is empty"),
     ],

@@ -554,7 +554,7 @@ def test_where_paths_are_looked_for_and_what_keys_are(tmp_path: Path) -> None:
         ),
         ("image,x\na,b\n", {"label_column": "y"}, "--label_column is 'y'; .* has the columns image, x"),
         ("image,x\na,b\n", {"label_column": "x,y"}, "--label_column is 'y'"),
-        ("image,x\na,b\n", {"label_column": "image"}, "which is the column of the image paths"),
+        ("image,x\na,b\n", {"label_column": "image"}, "the column of the image paths"),
         ("image,x\na,b\n", {"label_pattern": "x"}, "--label_pattern is 'x', which has no group"),
         ("Image Path,n\na.jpg,1\n", {}, "by name, such as 'a.jpg'; give --image_column 'Image Path'$"),
         ("x,y\na,b\n", {"image_roots": (".",)}, "no column is named like one of image paths"),
@@ -598,7 +598,7 @@ def test_where_paths_are_looked_for_and_what_keys_are(tmp_path: Path) -> None:
         (
             'image_id,bbox\na,"[1, 2, 3, 4]"\n',
             {},
-            r"boxes \(bbox\) want an image; give --image_column image_id",
+            r"boxes \(bbox\) need an image; give --image_column image_id",
         ),
     ],
 )
@@ -618,11 +618,11 @@ def test_bad_calls_of_manifest_and_folder(images: Path) -> None:
     for config, message in [
         (
             SourceConfig("csv", str(images)),
-            f"a folder; --source csv wants the manifest: give --input {images} "
+            f"a folder; --source csv reads a manifest: give --input {images} "
             f"--annotations {images}/m.csv --annotations {images}/sub/m.csv "
             f"--annotations {images}/deep/er/m.csv$",
         ),
-        (SourceConfig("csv", str(images / "none")), "wants the manifest: name it with --annotations, or as"),
+        (SourceConfig("csv", str(images / "none")), "reads a manifest: name it with --annotations, or as"),
         (
             SourceConfig("csv", str(images), ("none.csv",)),
             "--annotations is 'none.csv': there is no such file",

@@ -57,6 +57,19 @@ def failures(items: list[Item]) -> list[tuple[str, str, bool]]:
     return [(item.key, item.reason, item.skipped) for item in items if isinstance(item, Failure)]
 
 
+def test_all_clips_are_read_if_only_some_have_times(tmp_path: Path) -> None:
+    files: dict[str, str | None] = {
+        f"{clip}/{at}.png": None for clip in ("x/a", "x/b", "y/c") for at in (1, 2)
+    }
+    for timed in ({"x/a"}, {"x/a", "y/c"}):
+        place = tree(
+            tmp_path / str(len(timed)), files | {f"{clip}/timestamps.txt": "1\n2\n" for clip in timed}
+        )
+        found = detect(SourceConfig("frames", place))
+        assert found.input == place
+        assert sorted(clips(listed(found.input))) == ["x/a", "x/b", "y/c"]
+
+
 def test_clips_with_splits_and_labels(tmp_path: Path) -> None:
     place = tree(
         tmp_path,

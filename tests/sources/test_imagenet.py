@@ -194,7 +194,7 @@ def test_ilsvrc_ids_are_not_taken_for_places_in_the_alphabet(tmp_path: Path) -> 
         "ILSVRC2012_validation_ground_truth.txt": "1\n",
         "synsets.txt": f"{TENCH}\n{FOX}\n",
     }
-    with pytest.raises(ValueError, match="ids, which are not in the order of the alphabet; add meta"):
+    with pytest.raises(ValueError, match="ids, which are not in alphabetical order; add meta"):
         listed(tree(tmp_path, files))
 
 

@@ -405,9 +405,9 @@ def test_vertex_rows_of_other_tasks(images: Path) -> None:
     ("text", "options", "message"),
     [
         ("", {}, "which is empty"),
-        ('[{"image": "a.jpg"}]', {}, "no JSON objects; one a line is wanted"),
-        ('{\n  "image": "a.jpg"\n}', {}, "no JSON objects; one a line is wanted"),
-        ("image,label\na.jpg,cat\n", {}, "no JSON objects; one a line is wanted"),
+        ('[{"image": "a.jpg"}]', {}, "not JSON objects, one on each line"),
+        ('{\n  "image": "a.jpg"\n}', {}, "not JSON objects, one on each line"),
+        ("image,label\na.jpg,cat\n", {}, "not JSON objects, one on each line"),
         ('{"x": 1}', {"image_column": "photo"}, "--image_column is 'photo'; .* has the columns x"),
         ('{"x": 1}', {"label_column": "y"}, "--label_column is 'y'; .* has the columns x"),
         ('{"x": 1}', {"image_roots": (".",)}, "no column is named like one of image paths"),

@@ -27,8 +27,7 @@ from recordmill.transforms.records import (
     Rle,
 )
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.labelme.annotation_files import read_labelme_json, read_labelme_xml
-from recordmill.transforms.sources.labelme.source import LabelmeSource
+from recordmill.transforms.sources.labelme import LabelmeSource, read_labelme_json, read_labelme_xml
 from recordmill.transforms.sources.source import Item
 from recordmill.transforms.storage.reader import ImageReader
 from tests.buckets.server import BucketServer

@@ -154,7 +154,7 @@ def test_a_bad_line_fails_alone(tmp_path: Path, row: Any, reason: str, detail: s
 def test_files_that_are_no_sequences(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="whose first objects have neither feature_lists nor a list"):
         listed(write(tmp_path / "a.jsonl", {"image": "a.jpg"}))
-    with pytest.raises(ValueError, match="whose first lines are no JSON objects"):
+    with pytest.raises(ValueError, match="whose first lines are not JSON objects"):
         listed(write(tmp_path / "b.jsonl", "hello"))
     assert sniff(SOURCE, SourceConfig("auto", str(tmp_path / "b.jsonl"))) is None
     assert sniff(SOURCE, SourceConfig("auto", str(tmp_path))) is None

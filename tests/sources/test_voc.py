@@ -261,8 +261,8 @@ def test_a_list_where_no_list_is_read_is_refused(tmp_path: Path, name: str) -> N
         listed(made(tmp_path, files))
     key = f"annotations/{name}.txt"
     assert str(caught.value) == (
-        f"{key!r} is named like the list of a split, and lists are read from ImageSets/Main/: move it there, "
-        f"with a name of an image a line, or leave it out with SourceConfig.exclude {key}"
+        f"{key!r} is named like the list of a split, but lists are read from ImageSets/Main/: move it there, "
+        f"with one image name per line, or exclude it with SourceConfig.exclude {key}"
     )
     assert list(records(listed(str(tmp_path), exclude=(key,)))) == ["images/a.jpg"]
 

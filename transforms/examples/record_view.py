@@ -9,7 +9,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from recordmill.transforms.examples.wire import (
     NOT_AN_EXAMPLE,
@@ -82,35 +82,60 @@ def is_encoded(start: bytes) -> bool:
     return _ENCODED.match(start) is not None
 
 
+class StoredForm(NamedTuple):
+    """The form in which a record stores an image.
+
+    Attributes:
+        codec: `image` for a file, `raw` for pixels, `tensor` for a serialised TensorProto.
+        span: of the file, or of the pixels.
+        pixels: None for a file.
+        dtype: of the pixels; `uint8` for a file.
+    """
+
+    codec: Literal["image", "raw", "tensor"]
+    span: Span
+    pixels: Pixels | None = None
+    dtype: str = "uint8"
+
+
+def stored_form(record: bytes, span: Span, shape: Shape) -> StoredForm:
+    """The form of the image in a value.
+
+    Raises:
+        BadInput: stage `manifest`, `image of no known format`.
+    """
+    start = record[span.start : min(span.start + 16, span.stop)]
+    length = span.stop - span.start
+    if shape.image_format not in _PIXEL_FORMATS and is_encoded(start):
+        return StoredForm("image", span)
+    if shape.image_format != "tensor":
+        count, rest = divmod(length, 1 if shape.dtype == "uint8" else _DTYPE_BYTES.get(shape.dtype, 4))
+        if not rest and (pixels := shape.pixels(count)) is not None:
+            return StoredForm("raw", span, pixels, shape.dtype)
+    if (tensor := _tensor(record, span)) is not None:
+        return tensor
+    named = shape.image_format and shape.image_format not in _PIXEL_FORMATS
+    if named or (shape.image_format == "" and _PERHAPS_ENCODED.match(start)):
+        return StoredForm("image", span)  # decoding shows whether it is one
+    given = ", ".join(f"{name} {value}" for name, value in shape._asdict().items() if value)
+    detail = f"{length} bytes, which begin with {start[:8].hex(' ')}; told of it: {given}"
+    raise BadInput("manifest", PIXELS_UNKNOWN, detail)
+
+
 def image_within(record: bytes, span: Span, shape: Shape) -> tuple[Span, Pixels | None]:
     """The range of an image's bytes, and the shape of raw pixels.
 
     Raises:
         BadInput: stage `manifest`, `image of no known format` or `pixels are not uint8`.
     """
-    start = record[span.start : min(span.start + 16, span.stop)]
-    length = span.stop - span.start
-    if shape.image_format not in _PIXEL_FORMATS and is_encoded(start):
-        return span, None
-    if shape.image_format != "tensor":
-        count, rest = divmod(length, 1 if shape.dtype == "uint8" else _DTYPE_BYTES.get(shape.dtype, 4))
-        pixels = None if rest else shape.pixels(count)
-        if pixels is not None and shape.dtype != "uint8":
-            raise BadInput("manifest", _NOT_UINT8, f"they are {shape.dtype}; write them as uint8, or as PNG")
-        if pixels is not None:
-            return span, pixels
-    tensor = _tensor(record, span)
-    if tensor is not None:
-        return tensor
-    named = shape.image_format and shape.image_format not in _PIXEL_FORMATS
-    if named or (shape.image_format == "" and _PERHAPS_ENCODED.match(start)):
-        return span, None  # decoding shows whether it is one
-    given = ", ".join(f"{name} {value}" for name, value in shape._asdict().items() if value)
-    detail = f"{length} bytes, which begin with {start[:8].hex(' ')}; told of it: {given}"
-    raise BadInput("manifest", PIXELS_UNKNOWN, detail)
+    form = stored_form(record, span, shape)
+    if form.dtype != "uint8":
+        they, them = ("the tensor is", "it") if form.codec == "tensor" else ("they are", "them")
+        raise BadInput("manifest", _NOT_UINT8, f"{they} {form.dtype}; write {them} as uint8, or as PNG")
+    return form.span, form.pixels
 
 
-def _tensor(record: bytes, span: Span) -> tuple[Span, Pixels] | None:
+def _tensor(record: bytes, span: Span) -> StoredForm | None:
     try:
         data_type, sizes, content = read_tensor(record, span)
     except BadInput:
@@ -119,11 +144,11 @@ def _tensor(record: bytes, span: Span) -> tuple[Span, Pixels] | None:
     if not 2 <= len(sizes) <= 3 or not length or span.stop - span.start - length > _MOST_BYTES_OF_HEADER:
         return None
     dtype = _TENSOR_DTYPES.get(data_type, f"of the type {data_type}")
-    if dtype != "uint8":
-        raise BadInput("manifest", _NOT_UINT8, f"the tensor is {dtype}; write it as uint8, or as PNG")
     height, width, channels = (*sizes, 1)[:3]
     fits = length == math.prod((height, width, channels)) and 1 <= channels <= 4
-    return (content, (height, width, channels)) if fits else None
+    if dtype == "uint8" and not fits:
+        return None
+    return StoredForm("tensor", content, (height, width, channels), dtype)
 
 
 def _refer_to_record(span: Span, pixels: Pixels | None) -> ImageRef:
@@ -222,9 +247,15 @@ def read_view(record: bytes, renames: Mapping[str, str], refer: Refer = _refer_t
     Raises:
         BadInput: stage `manifest`: it is not an Example, has no feature, or two features get one name.
     """
-    features, lists = read_example(record), read_feature_lists(record)
-    if not features and not lists:
+    view = renamed_view(record, renames, refer)
+    if not view.features and not view.lists:
         raise BadInput("manifest", NOT_AN_EXAMPLE, f"its {len(record)} bytes hold no feature")
+    return view
+
+
+def renamed_view(record: bytes, renames: Mapping[str, str], refer: Refer = _refer_to_record) -> RecordView:
+    """As `read_view`, of a record that may have no feature."""
+    features, lists = read_example(record), read_feature_lists(record)
     return RecordView(record, _renamed(features, renames), _renamed(lists, renames), refer)
 
 

@@ -22,7 +22,7 @@ _PLAIN_LABEL = ("label", "label/text")
 
 
 class Classification(s.ImageSchema):
-    """`classification`: an image, its class and its hash, under the keys of TF-slim and the Model Garden."""
+    """`classification`: an image, its class and its hash, under the keys of TF-Slim and the Model Garden."""
 
     name = "classification"
     first_id = 0
@@ -38,7 +38,7 @@ class Classification(s.ImageSchema):
 
 
 class Imagenet(s.ImageSchema):
-    """`imagenet`: the keys of the ImageNet records that TF-slim and the TPU models read, with boxes.
+    """`imagenet`: the keys of the ImageNet records that TF-Slim and the TPU models read, with boxes.
 
     Ids start at 1, and the synset is the label's name. image/class/text is the display name of the class, if
     the source has one. image/format is `JPEG` if the image is a JPEG, else its format.
@@ -118,7 +118,7 @@ class Segmentation(s.ImageSchema):
 
 
 class Panoptic(s.ImageSchema):
-    """`panoptic`: an image, the class id of each pixel (255 for none) and the number of its object.
+    """`panoptic`: an image, the class id of each pixel (255 for no segment) and the number of its object.
 
     Both are PNGs, under the keys of the TensorFlow Model Garden.
     """

@@ -1,4 +1,4 @@
-"""Finds the TFRecord files at a path: a dataset of ours, another folder of TFRecords, or some files."""
+"""Finds the TFRecord files at a path, in a dataset of ours or elsewhere, and the names of their classes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ import json
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from recordmill.transforms.examples.schema import FeatureSpec
-from recordmill.transforms.records import Failure
+from recordmill.transforms.records import ClassNames, Failure, JobError
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.tfrecord.files import inputs, is_tfrecord_name, split_of
+from recordmill.transforms.sources.tfrecord.files import (
+    defined_classes,
+    inputs,
+    is_tfrecord_name,
+    read_manifests,
+    split_of,
+)
 from recordmill.transforms.storage.files import is_file, is_folder, names_in, read_bytes, status_of
 from recordmill.transforms.storage.layout import FORMAT_VERSION, INDEX, LATEST, LINEAGE, MANIFEST, check_name
 from recordmill.transforms.storage.paths import absolute
@@ -29,12 +35,8 @@ class ShardEntry:
     """A TFRecord file.
 
     Attributes:
-        path: local or `gs://`.
         split: from the manifest or its name; None if neither has one.
-        size: bytes; None if it does not exist.
         index: path of its index; None if there is none.
-        records: number of records in the manifest; None without one.
-        expected_size: bytes in the manifest; None without one.
         sha256: of the file in the manifest, in hex; empty without one.
         lineage: name of its lineage file in the folder; None without one.
         lineage_sha256: of the lineage file in the manifest.
@@ -57,8 +59,6 @@ class Dataset:
 
     Attributes:
         path: absolute, or a URI.
-        folder: of its shards.
-        shards: in the order of the manifest, or of their paths.
         manifest: parsed; None if no manifest lists these shards.
     """
 
@@ -76,7 +76,7 @@ class Dataset:
     def splits(self) -> dict[str, tuple[ShardEntry, ...]]:
         """The shards by split; those without one are in `train`."""
         found: dict[str, tuple[ShardEntry, ...]] = {}
-        if self.is_whole and self.manifest is not None:
+        if self.manifest is not None and self.is_whole:
             found = dict.fromkeys(self.manifest["splits"], ())
         for shard in self.shards:
             name = shard.split or "train"
@@ -96,16 +96,44 @@ class Dataset:
     @property
     def labels(self) -> dict[int, str]:
         """Class names by stored id in the manifest; empty without one."""
-        if self.manifest is None:
-            return {}
-        return {int(number): name for number, name in self.manifest["labels"].items()}
+        return {int(number): name for number, name in (self.manifest or {}).get("labels", {}).items()}
 
     @property
     def renames(self) -> dict[str, str]:
         """Our name of each renamed feature, by its stored name (`--rename`)."""
-        if self.manifest is None:
-            return {}
-        return {new: old for old, new in self.manifest["config"].get("rename", {}).items()}
+        config = {} if self.manifest is None else self.manifest["config"]
+        return {new: old for old, new in config.get("rename", {}).items()}
+
+
+class NamesFound(NamedTuple):
+    """Names of classes.
+
+    Attributes:
+        names: by stored id, in the order of the ids.
+        texts: display text by name, for classes whose names are codes.
+    """
+
+    names: dict[int, str]
+    texts: dict[str, str]
+    fault: str = ""
+
+    @property
+    def shown(self) -> dict[int, str]:
+        """The display text, or else the name, of each class by id."""
+        return {number: self.texts.get(name, name) for number, name in self.names.items()}
+
+
+def class_names(dataset: Dataset) -> NamesFound:
+    """The classes that the manifest, else label maps, else a label file of TFDS define. Raises OSError."""
+    if dataset.manifest is not None or not dataset.shards:
+        return NamesFound(dataset.labels, {})
+    path = dataset.folder if dataset.path == dataset.folder else dataset.shards[0].path
+    try:
+        others = inputs(SourceConfig(kind="tfrecord", input=path)).others
+        found = defined_classes(others, read_manifests(others)) or ClassNames({})
+    except JobError as error:
+        return NamesFound({}, {}, str(error))
+    return NamesFound(dict(sorted(found.names.items())), dict(found.texts))
 
 
 def find_dataset(path: str) -> Dataset:
@@ -154,12 +182,12 @@ def _dataset_folder(path: str) -> str | None:
         return version_folder(path, latest)
     versions = published_versions(path)
     if latest is not None:
-        raise ValueError(
-            f"{f'{path}/{LATEST}'!r} names the version {latest}, which is not there; {_instead(versions)}"
-        )
-    if versions:
-        raise ValueError(f"{path!r} has no {LATEST} that names the version to read; {_instead(versions)}")
-    return None
+        fault = f"{f'{path}/{LATEST}'!r} names the version {latest}, which is not there"
+    elif versions:
+        fault = f"{path!r} has no {LATEST} that names the version to read"
+    else:
+        return None
+    raise ValueError(f"{fault}; {_instead(versions)}")
 
 
 def _instead(versions: Sequence[Version]) -> str:
@@ -186,10 +214,8 @@ def _some(path: str, folder: str, names: list[str]) -> Dataset:
         if {shard["file"] for _, shard in _listed(manifest)}.issuperset(names):
             return Dataset(path, folder, _entries(folder, manifest, names), manifest)
     others = {name: f"{folder}/{name}" for name in siblings} | _indexes(folder)
-    entries = [
-        ShardEntry(f"{folder}/{name}", split_of(name), _size(f"{folder}/{name}"), _index(name, others))
-        for name in names
-    ]
+    paths = ((name, f"{folder}/{name}") for name in names)
+    entries = (ShardEntry(one, split_of(name), _size(one), _index(name, others)) for name, one in paths)
     return Dataset(path, folder, tuple(entries))
 
 
@@ -204,20 +230,14 @@ def _folder(path: str) -> Dataset:
             "or train-00000-of-00010"
         )
     others = {key: other.path for key, other in found.others.items()}
-    return Dataset(
-        path,
-        path,
-        tuple(
-            ShardEntry(file.path, split_of(file.key), file.size, _index(file.key, others))
-            for file in found.files
-        ),
-    )
+    files = ((file, _index(file.key, others)) for file in found.files)
+    entries = (ShardEntry(file.path, split_of(file.key), file.size, index) for file, index in files)
+    return Dataset(path, path, tuple(entries))
 
 
 def _pattern(path: str) -> Dataset:
     folder, name = os.path.split(path)
-    sharded = _SHARDED.fullmatch(name)
-    if sharded is not None:
+    if (sharded := _SHARDED.fullmatch(name)) is not None:
         count = f"{int(sharded['count']):05d}" if sharded["count"] != "*" else "[0-9]" * 5
         name = f"{sharded['stem']}-{'[0-9]' * 5}-of-{count}{sharded['ending'] or '*'}"
     if not any(mark in name for mark in "*?[") or not is_folder(folder or "."):
@@ -303,8 +323,7 @@ def _index(key: str, others: Mapping[str, str]) -> str | None:
     folder, slash, name = key.rpartition("/")
     stem = _ENDING.sub("", name)
     candidates = (f"{INDEX}/{stem}.idx", f"{stem}.idx", f"{name}.idx", f"{name}.index", f"{stem}.index")
-    found = (others.get(f"{folder}{slash}{candidate}") for candidate in candidates)
-    return next((path for path in found if path is not None), None)
+    return next(filter(None, (others.get(f"{folder}{slash}{one}") for one in candidates)), None)
 
 
 def _size(path: str) -> int | None:

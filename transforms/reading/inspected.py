@@ -1,26 +1,34 @@
-"""Reads a dataset, or a sample spread evenly over its files, and counts the records of the rest."""
+"""Reads the records of a dataset: all, a sample spread over its files, or single ones.
+
+The records of files that are not read are counted.
+"""
 
 from __future__ import annotations
 
 import collections
 import contextlib
 import dataclasses
+import errno
 import itertools
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from recordmill.transforms.examples.framing import FRAME_BYTES, DamagedRecordError, RecordFile
-from recordmill.transforms.reading.class_names import class_names
-from recordmill.transforms.reading.dataset import Dataset, ShardEntry
+from recordmill.transforms.reading.dataset import Dataset, ShardEntry, class_names
 from recordmill.transforms.reading.shard import (
+    LARGEST,
     Damage,
+    Location,
     Record,
     index_count,
     locations,
     opened,
+    read_index,
+    record_at,
     records_and_damage,
 )
 from recordmill.transforms.reading.survey import Survey
+from recordmill.transforms.records import BadInput
 from recordmill.transforms.storage.file_system import file_system
 
 SAMPLE_RECORDS = 1_000
@@ -42,7 +50,6 @@ class Count(NamedTuple):
     """A number of records.
 
     Attributes:
-        records: the number.
         by: how it was determined: from the manifest, from the index, by reading all records, by reading the
             head of each, or from the bytes read and the size of the file.
     """
@@ -76,13 +83,10 @@ class FileFound:
     """One file of a dataset, as far as it was read.
 
     Attributes:
-        entry: of the dataset.
         packed: whether it is compressed; None if it was not opened.
-        read: records that were read.
         used: bytes of the file that they took.
+        damage: the first parts; `damaged` is the number of all.
         ended: it was read to its end, or to damage after which nothing can be read.
-        damage: the first damaged parts.
-        damaged: number of damaged parts.
         faults: what else is wrong with it.
         count: of its records; None if it does not exist, or cannot be read.
     """
@@ -98,7 +102,6 @@ class FileFound:
     count: Count | None = None
 
     def add_damage(self, damage: Damage) -> None:
-        """Counts a damaged part."""
         self.damaged += 1
         if len(self.damage) < _MOST_DAMAGE:
             self.damage.append(damage)
@@ -109,12 +112,8 @@ class Inspected:
     """A dataset, as far as it was read.
 
     Attributes:
-        dataset: that was read.
-        files: of it, in its order.
-        survey: of the records that were read.
         size: bytes of the records that were read.
         names: of classes by id, from the manifest or files next to the records.
-        notes: further remarks.
     """
 
     dataset: Dataset
@@ -146,8 +145,6 @@ def inspected(dataset: Dataset, limits: Limits, progress: Callable[[int], object
     """Reads a dataset, or a sample of it.
 
     Args:
-        dataset: to be read.
-        limits: of what is read.
         progress: called with the bytes of each record that was read.
     """
     files = tuple(FileFound(entry) for entry in dataset.shards)
@@ -155,28 +152,21 @@ def inspected(dataset: Dataset, limits: Limits, progress: Callable[[int], object
     notes = (f"names of classes are not known: {names.fault}",) if names.fault else ()
     reading = _Reading(Survey(dataset.renames, names.shown), limits, progress)
     for file in files:
-        _check_size(file)
+        entry = file.entry
+        if entry.size is None:
+            file.faults.append("is not there, though the manifest lists it")
+        elif entry.expected_size not in (None, entry.size):
+            file.faults.append(f"has {entry.size:,} bytes; the manifest says {entry.expected_size:,}")
     existing = [file for file in files if file.entry.size is not None]
     if limits.records is None:
         for file in existing:
             collections.deque(reading.records(file), maxlen=0)
     else:
-        reading.in_turns(_sampled(existing))
+        is_slow = bool(existing) and file_system(existing[0].entry.path).has_latency
+        sampled = spread(len(existing), _MOST_SLOW_FILES if is_slow else _MOST_FILES)
+        reading.in_turns([existing[at] for at in sampled])
     _count(existing)
     return Inspected(dataset, files, reading.survey, reading.size, names.shown, notes)
-
-
-def _check_size(file: FileFound) -> None:
-    entry = file.entry
-    if entry.size is None:
-        file.faults.append("is not there, though the manifest lists it")
-    elif entry.expected_size is not None and entry.size != entry.expected_size:
-        file.faults.append(f"has {entry.size:,} bytes; the manifest says {entry.expected_size:,}")
-
-
-def _sampled(files: list[FileFound]) -> list[FileFound]:
-    is_slow = bool(files) and file_system(files[0].entry.path).has_latency
-    return [files[at] for at in spread(len(files), _MOST_SLOW_FILES if is_slow else _MOST_FILES)]
 
 
 def spread(count: int, most: int) -> list[int]:
@@ -187,11 +177,7 @@ def spread(count: int, most: int) -> list[int]:
 
 
 class _Reading:
-    """Reads files into a survey.
-
-    Attributes:
-        size: bytes of the records that were read.
-    """
+    """Reads files into a survey; `size` is the bytes of the records that were read."""
 
     def __init__(self, survey: Survey, limits: Limits, progress: Callable[[int], object] | None) -> None:
         self.survey = survey
@@ -203,11 +189,10 @@ class _Reading:
     def records(self, file: FileFound) -> Generator[None, None, None]:
         """Reads a file; each step ends after a record."""
         most = None if self._limits.records is None else MOST_SCANNED
-        assert file.entry.size is not None
         try:
             with opened(file.entry.path) as stream:
                 file.packed = bool(stream.compression)
-                for item in records_and_damage(stream, file.entry.size, most):
+                for item in records_and_damage(stream, file.entry.size or 0, most):
                     file.used = _used(stream, item, file.used)
                     if isinstance(item, Damage):
                         file.add_damage(item)
@@ -228,19 +213,18 @@ class _Reading:
             turns = collections.deque(
                 stack.enter_context(contextlib.closing(self.records(file))) for file in files
             )
-            while turns and not self._is_enough():
+            limits = self._limits
+            while turns and (
+                self.survey.records < (limits.records or 0)
+                and self.size < limits.size
+                and self._values < limits.values
+            ):
                 records = turns.popleft()
                 with contextlib.suppress(StopIteration):
                     next(records)
                     turns.append(records)
         for file in files:
             file.ended = file.ended or (not file.packed and file.used == file.entry.size)
-
-    def _is_enough(self) -> bool:
-        limits = self._limits
-        return limits.records is not None and (
-            self.survey.records >= limits.records or self.size >= limits.size or self._values >= limits.values
-        )
 
 
 def _cannot_be_read(error: OSError) -> str:
@@ -279,7 +263,6 @@ def _count(files: Sequence[FileFound]) -> None:
 def _without_reading(file: FileFound) -> Count | None:
     """The number of records if all were read, or from the manifest or the index."""
     entry = file.entry
-    assert entry.size is not None
     if file.ended:
         if not file.damaged and entry.records not in (None, file.read):
             file.faults.append(f"has {file.read:,} records; the manifest says {entry.records:,}")
@@ -289,7 +272,7 @@ def _without_reading(file: FileFound) -> Count | None:
     if entry.index is None:
         return None
     try:
-        found = index_count(entry.index, entry.size)
+        found = index_count(entry.index, entry.size or 0)
     except OSError as error:
         file.faults.append(f"has an index that {_cannot_be_read(error)}")
         return None
@@ -320,9 +303,7 @@ def _by_heads(file: FileFound, most: int) -> Count | None:
 def head_count(path: str, size: int, most: int | None) -> Count:
     """The number of records of an uncompressed file, by their heads; an estimate after the first `most`.
 
-    Raises:
-        DamagedRecordError: a head is damaged.
-        OSError: it cannot be read.
+    Raises DamagedRecordError, OSError.
     """
     number, end = 0, 0
     for offset, length in itertools.islice(locations(path, size), most):
@@ -334,3 +315,125 @@ def head_count(path: str, size: int, most: int | None) -> Count:
 def estimated(records: int, used: int, size: int) -> Count:
     """The number of records of a file in which the first `records` take `used` bytes."""
     return Count(max(round(records * size / used), records) if used else records, "estimate")
+
+
+class Taken(NamedTuple):
+    """A record of a dataset, and its file."""
+
+    entry: ShardEntry
+    record: Record
+
+
+def first_records(dataset: Dataset, most: int) -> Iterator[Taken]:
+    """The first records of a dataset that can be read. Raises OSError."""
+    existing = (entry for entry in dataset.shards if entry.size is not None)
+    return itertools.islice(itertools.chain.from_iterable(map(_readable, existing)), most)
+
+
+def _readable(entry: ShardEntry) -> Iterator[Taken]:
+    with opened(entry.path) as file:
+        for item in records_and_damage(file, entry.size or 0, MOST_SCANNED):
+            if isinstance(item, Record):
+                yield Taken(entry, item)
+
+
+def numbered_record(entries: Sequence[ShardEntry], number: int) -> Taken:
+    """The record with a number, from 0, counted over some files.
+
+    Raises:
+        IndexError: there are fewer records; its one argument is their number.
+        DamagedRecordError: it is damaged, or a record before it, without which it cannot be found.
+        OSError: it cannot be read.
+    """
+    before = 0
+    for entry in entries:
+        if entry.size is None:
+            raise FileNotFoundError(errno.ENOENT, "the manifest lists it, and it is not there", entry.path)
+        if entry.records is not None and number >= before + entry.records:
+            before += entry.records
+            continue
+        found = _numbered(entry, number - before)
+        if isinstance(found, Record):
+            return Taken(entry, found)
+        before += found
+    raise IndexError(before)
+
+
+def _numbered(entry: ShardEntry, number: int) -> Record | int:
+    """A record of a file by its number, or the number of records if there are fewer."""
+    count = 0
+    if _has_random_access(entry):
+        for count, location in enumerate(_locations(entry), 1):
+            if count > number:
+                return _at(entry, number, location)
+        return count
+    with opened(entry.path) as file:
+        for item in records_and_damage(file, entry.size or 0):
+            if isinstance(item, Damage):
+                raise DamagedRecordError(item.number, item.offset, item.fault)
+            if item.number == number:
+                return item
+            count += 1
+    return count
+
+
+def _has_random_access(entry: ShardEntry) -> bool:
+    """Whether single records can be found without reading those before them."""
+    with opened(entry.path) as file:
+        return not file.compression and (entry.index is not None or not file_system(entry.path).has_latency)
+
+
+def _locations(entry: ShardEntry) -> Iterator[Location]:
+    """The locations of the records of an uncompressed file; from its index if that is of this file."""
+    size = entry.size or 0
+    if entry.index is None or index_count(entry.index, size) is None:
+        return locations(entry.path, size)
+    try:
+        index = read_index(entry.index)
+    except ValueError:
+        return locations(entry.path, size)
+    return map(Location, index.offsets, index.lengths)
+
+
+def _at(entry: ShardEntry, number: int, location: Location) -> Record:
+    """A record of an uncompressed file. Raises DamagedRecordError, OSError."""
+    offset, length = location
+    payload = record_at(entry.path, offset, length, number) if length <= LARGEST + FRAME_BYTES else None
+    return Record(number, offset, length - FRAME_BYTES, payload)
+
+
+def spread_records(files: Sequence[FileFound], most: int) -> Iterator[Taken | BadInput]:
+    """Some records spread evenly over a dataset, in its order; a BadInput for a damaged one.
+
+    Of a file without random access, the first ones. Raises OSError.
+    """
+    counts = [0 if file.count is None else file.count.records for file in files]
+    wanted = spread(sum(counts), most)
+    start = 0
+    for file, count in zip(files, counts, strict=True):
+        numbers = [number - start for number in wanted if start <= number < start + count]
+        start += count
+        if not numbers:
+            continue
+        if _has_random_access(file.entry) and (file.entry.index is not None or not file.damaged):
+            yield from _at_numbers(file.entry, numbers)
+        else:
+            yield from itertools.islice(_readable(file.entry), len(numbers))
+
+
+def _at_numbers(entry: ShardEntry, numbers: Sequence[int]) -> Iterator[Taken | BadInput]:
+    found = _locations(entry)
+    number = -1
+    for wanted in numbers:
+        try:
+            location = next(itertools.islice(found, wanted - number - 1, None), None)
+        except DamagedRecordError as error:  # after a damaged length there are no more locations
+            yield BadInput("load", "damaged TFRecord", str(error))
+            return
+        if location is None:
+            return
+        number = wanted
+        try:
+            yield Taken(entry, _at(entry, number, location))
+        except DamagedRecordError as error:
+            yield BadInput("load", "damaged TFRecord", str(error))

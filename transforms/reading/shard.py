@@ -44,24 +44,14 @@ _Words = npt.NDArray[np.uint32]
 
 
 class Location(NamedTuple):
-    """Where a record is in an uncompressed file.
-
-    Attributes:
-        offset: of its frame.
-        length: bytes of its frame.
-    """
+    """Where a record is in an uncompressed file."""
 
     offset: int
     length: int
 
 
 class Index(NamedTuple):
-    """The locations of the records of an uncompressed file.
-
-    Attributes:
-        offsets: of each frame.
-        lengths: bytes of each frame.
-    """
+    """The locations of the records of an uncompressed file."""
 
     offsets: array.array[int]
     lengths: array.array[int]
@@ -76,7 +66,6 @@ class Record(NamedTuple):
     Attributes:
         number: in its file, from 0; a damaged part counts as one record.
         offset: of its frame; in a compressed file, after decompression.
-        size: bytes of its payload.
         payload: with both checksums verified; None, and not verified, if it has more than `LARGEST` bytes.
     """
 
@@ -90,9 +79,6 @@ class Damage(NamedTuple):
     """Bytes of a file that are not records.
 
     Attributes:
-        number: of the record in its file, from 0.
-        offset: where its frame begins, as in `Record`.
-        fault: a description of the damage.
         resumed: where the next readable record begins, or the end of the file; None if none was found.
     """
 
@@ -109,22 +95,13 @@ class Damage(NamedTuple):
 
 @contextlib.contextmanager
 def opened(path: str, hashed: bool = False) -> Iterator[RecordFile]:
-    """Opens a TFRecord file, local or in a bucket.
-
-    Raises:
-        OSError: it cannot be opened.
-    """
+    """Opens a TFRecord file, local or in a bucket. Raises OSError."""
     with open_named(path) as stored:
         yield RecordFile(stored, hashed)
 
 
 def frames(path: str) -> Iterator[Frame]:
-    """The records of a file in order; both checksums of each are verified.
-
-    Raises:
-        DamagedRecordError: names record and offset.
-        OSError: it cannot be read.
-    """
+    """The records of a file in order, with both checksums verified. Raises DamagedRecordError, OSError."""
     with opened(path) as file:
         yield from file.frames()
 
@@ -132,15 +109,7 @@ def frames(path: str) -> Iterator[Frame]:
 def frames_in(path: str, offset: int, length: int, first: int = 0) -> Iterator[Frame]:
     """The records in a part of an uncompressed file, which is held in memory.
 
-    Args:
-        path: of the file.
-        offset: of the part.
-        length: bytes of the part.
-        first: number of its first record in the file.
-
-    Raises:
-        DamagedRecordError: names record and offset in the file.
-        OSError: it cannot be read.
+    `first` is the number of its first record in the file. Raises DamagedRecordError, OSError.
     """
     with open_named(path) as file:
         file.seek(offset)
@@ -149,13 +118,7 @@ def frames_in(path: str, offset: int, length: int, first: int = 0) -> Iterator[F
 
 
 def record_at(path: str, offset: int, length: int, number: int = 0) -> bytes:
-    """The payload of one record of an uncompressed file.
-
-    Args:
-        path: of the file.
-        offset: of the frame.
-        length: bytes of the frame.
-        number: of the record in the file, for an error.
+    """The payload of one record of an uncompressed file; an error has its `number`.
 
     Raises:
         DamagedRecordError: it is damaged, or no record begins and ends there.
@@ -189,11 +152,7 @@ def read_index(path: str) -> Index:
 
 
 def index_count(path: str, size: int) -> int | None:
-    """The number of records in an index; None if its last record does not end a file of `size` bytes.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """The number of records in an index; None if it is not of a file of `size` bytes. Raises OSError."""
     data = read_bytes(path).rstrip()
     last = data[data.rfind(b"\n") + 1 :].split()
     if not data:
@@ -233,11 +192,9 @@ def locations(path: str, size: int) -> Iterator[Location]:
 
 
 def record_count(path: str) -> int:
-    """The number of records of a file; of a plain local one only the heads are read.
+    """The number of records of a file; of a plain local file only the heads are read.
 
-    Raises:
-        DamagedRecordError: the file is damaged.
-        OSError: it cannot be read.
+    Raises DamagedRecordError, OSError.
     """
     system = file_system(path)
     with opened(path) as file:
@@ -330,14 +287,7 @@ def _next_in_file(
 
 
 def next_record(file: io.BufferedReader, start: int, end: int, size: int) -> int | None:
-    """The offset of the first complete record in a part of a file; None if there is none.
-
-    Args:
-        file: uncompressed.
-        start: of the part.
-        end: of the part.
-        size: bytes of the file.
-    """
+    """The offset of the first complete record in a part of a file; None if there is none."""
     for at in range(start, end, _BLOCK):
         file.seek(at)
         # heads that begin in this block may end in the next

@@ -24,7 +24,6 @@ class StoredImageBytes:
     """An image as a record stores it.
 
     Attributes:
-        data: an image file, or raw uint8 pixels.
         pixels: (height, width, channels) of raw pixels; None if `data` is a file.
     """
 
@@ -76,7 +75,6 @@ class StoredObject:
         label: the class as it is stored: its id, or its name if there is no id.
         box: in pixels of the stored image; None if it has no finite one.
         mask: not 0 for pixels of the object; None if it has no mask.
-        keypoints: x and y in pixels, and COCO's visibility.
     """
 
     name: str
@@ -98,11 +96,8 @@ class StoredRecord:
         objects: in their order.
         class_mask: of the image: class ids; 255 means ignore.
         instance_mask: of the image: numbers of objects.
-        captions: sentences.
-        frames: of a sequence.
-        step_labels: of a sequence, by name; empty, or those of each step.
-        features: the free ones; those of a sequence's steps as tuples.
-        names: of classes by id.
+        step_labels: of a sequence, by name; empty, or the labels of each step.
+        features: the free ones; of a sequence's steps, as tuples.
         label_ids: of the image, as they are stored: ids, or names if there are no ids.
     """
 
@@ -127,7 +122,6 @@ def stored_record(
     """Reads a record of any schema of ours, or of a common foreign one.
 
     Args:
-        payload: a serialised tf.train.Example or SequenceExample.
         names: of classes by stored id, if the manifest or files next to the records have them.
         renames: our name of a feature, by its stored name.
         key: for a record that has none of its own.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from recordmill.transforms.examples.record_view import IMAGE_KEYS, LABEL_KEYS, TEXT, RecordView
+from recordmill.transforms.examples.record_view import IMAGE_KEYS, LABEL_KEYS, NO_FEATURE, TEXT, RecordView
 from recordmill.transforms.examples.wire import Feature
 from recordmill.transforms.reading.shard import Record
 from recordmill.transforms.reading.survey_record import (
@@ -71,12 +72,7 @@ class Images:
     """The images of a feature.
 
     Attributes:
-        count: of them.
-        formats: number of images by format.
         sizes: number of images by (height, width), for the first `_MOST_SIZES` sizes.
-        channels: number of images by number of channels.
-        heights: those that are known.
-        widths: those that are known.
         turned: images with an EXIF orientation.
         faults: number of images by fault.
     """
@@ -129,17 +125,13 @@ class Values:
     """The values of a feature, or of the steps of a feature list.
 
     Attributes:
-        records: that have it.
         steps: per record, for a feature list.
         kinds: number of records by dtype.
         lengths: values per record, or per step.
-        count: of values.
         numbers: finite ones.
         not_finite: how many are NaN or infinite.
-        sizes: bytes of each value.
         texts: whether all values are printable text.
         distinct: number of each value; None if there are many, or long ones.
-        images: those among its values.
     """
 
     records: int = 0
@@ -160,36 +152,22 @@ class Values:
         self.kinds[DTYPES[feature.kind]] += 1
         self.lengths.add(count)
         self.count += count
-        if feature.spans:
-            self._add_bytes(record, feature)
-        elif feature.numbers:
-            self._add_numbers(feature)
-
-    def _add_bytes(self, record: bytes, feature: Feature) -> None:
         lengths = [span.stop - span.start for span in feature.spans]
-        most = max(lengths)
-        self.sizes.add(min(lengths), most)
-        if most > _LONGEST_DISTINCT:
-            self.distinct = None
-        elif self.distinct is not None:
-            self._add_distinct([record[span.start : span.stop] for span in feature.spans])
-        self.texts = self.texts and all(is_text(record, span) for span in feature.spans)
-
-    def _add_numbers(self, feature: Feature) -> None:
+        if lengths:
+            self.sizes.add(min(lengths), max(lengths))
+            self.texts = self.texts and all(is_text(record, span) for span in feature.spans)
         finite = feature.numbers
         if feature.kind == "float":
             finite = tuple(number for number in finite if math.isfinite(number))
             self.not_finite += len(feature.numbers) - len(finite)
         if finite:
             self.numbers.add(min(finite), max(finite))
-        if self.distinct is not None:
-            self._add_distinct(list(feature.numbers))
-
-    def _add_distinct(self, values: list[Number] | list[bytes]) -> None:
-        assert self.distinct is not None
-        self.distinct.update(values)
-        if len(self.distinct) > _MOST_DISTINCT:
+        if max(lengths, default=0) > _LONGEST_DISTINCT:
             self.distinct = None
+        elif self.distinct is not None:
+            self.distinct.update(feature.numbers or [record[start:stop] for start, stop in feature.spans])
+            if len(self.distinct) > _MOST_DISTINCT:
+                self.distinct = None
 
     def as_json(self, total: int) -> dict[str, Any]:
         """For `--json`; `total` is the number of records that were parsed."""
@@ -211,9 +189,8 @@ class Values:
         if self.images.count:
             found["images"] = self.images.as_json()
         elif self.distinct:
-            found["distinct"] = [
-                {"value": json_value(value), "count": count} for value, count in self.distinct_rows()
-            ]
+            rows = self.distinct_rows()
+            found["distinct"] = [{"value": json_value(value), "count": count} for value, count in rows]
         return found
 
     def distinct_rows(self) -> list[tuple[Number | bytes, int]]:
@@ -227,7 +204,6 @@ class ClassCount(NamedTuple):
     Attributes:
         label: its id, or its name if records have only names.
         name: of an id; empty if unknown.
-        times: number of its labels.
     """
 
     label: int | str
@@ -274,20 +250,10 @@ class Classes:
 class Survey:
     """Counts what records contain.
 
-    Args:
-        renames: our name of a feature, by its stored name.
-        names: of classes by id, from the manifest or files next to the records.
-
     Attributes:
-        records: that were added.
-        examples: of them.
-        sequences: of them.
         empty: Examples without a feature, which are among the examples.
         others: records that are neither.
         unread: records that are too large to be parsed.
-        sizes: bytes of each record.
-        features: by stored name; of a sequence, those of its context.
-        lists: feature lists, by stored name.
         classes: by our name of the feature.
         misdeclared: images whose height or width differs from the features of their record.
         left_out: number of keys beyond the limit.
@@ -325,8 +291,8 @@ class Survey:
         self.empty += not payload
         self._add_features(record)
         self._add_lists(record)
-        steps = sum(len(step) for steps in record.lists.values() for step in steps)
-        return sum(map(len, record.features.values())) + steps
+        steps = itertools.chain.from_iterable(record.lists.values())
+        return sum(map(len, itertools.chain(record.features.values(), steps)))
 
     def _add_features(self, record: RecordView) -> None:
         ours = under_our_names(record.record, record.features, self._renames)
@@ -394,10 +360,8 @@ class Survey:
                 "not_looked_into": self.unread,
             },
             "record_bytes": self.sizes.as_json(),
-            "features": {name: values.as_json(self.parsed) for name, values in sorted(self.features.items())},
-            "feature_lists": {
-                name: values.as_json(self.parsed) for name, values in sorted(self.lists.items())
-            },
+            "features": {name: one.as_json(self.parsed) for name, one in sorted(self.features.items())},
+            "feature_lists": {name: one.as_json(self.parsed) for name, one in sorted(self.lists.items())},
             "classes": {name: classes.as_json() for name, classes in self.classes.items()},
             "images_misdeclared": self.misdeclared,
         }
@@ -405,9 +369,9 @@ class Survey:
 
 def _is_class(name: str, features: Mapping[str, Feature]) -> bool:
     """Whether a feature, by our name, has classes: names count only if there are no ids for them."""
-    feature = features.get(name)
-    if feature is None or not len(feature) or feature.kind == "float":
+    feature = features.get(name, NO_FEATURE)
+    if not feature or feature.kind == "float":
         return False
     if any(span.stop - span.start > _LONGEST_NAME for span in feature.spans):
         return False
-    return not any(len(features[key]) for key in _IDS.get(name, ()) if key in features)
+    return not any(features.get(key) for key in _IDS.get(name, ()))

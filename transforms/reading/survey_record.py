@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import dataclasses
 import io
+import itertools
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -73,7 +74,6 @@ class ImageFacts:
         height: pixels, as stored; 0 if unknown.
         width: pixels, as stored; 0 if unknown.
         channels: values per pixel; 0 if unknown.
-        orientation: EXIF, 1 to 8.
         fault: what is wrong with it; empty if no fault was found.
     """
 
@@ -86,14 +86,10 @@ class ImageFacts:
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
-        found: dict[str, Any] = {"format": self.image_format}
-        if self.height:
-            found |= {"height": self.height, "width": self.width}
-        if self.channels:
-            found["channels"] = self.channels
-        if self.orientation != 1:
-            found["orientation"] = self.orientation
-        return found | ({"fault": self.fault} if self.fault else {})
+        sides = {"height": self.height, "width": self.width} if self.height else {}
+        turned = self.orientation if self.orientation != 1 else None
+        others = {"channels": self.channels, "orientation": turned, "fault": self.fault}
+        return {"format": self.image_format, **sides, **{key: one for key, one in others.items() if one}}
 
 
 def is_too_large(payload: bytes) -> bool:
@@ -123,7 +119,6 @@ def image_in(name: str, span: Span, ours: RecordView) -> ImageFacts | None:
     """The image that is the only value of a feature; None if it is not an image.
 
     Args:
-        name: ours, of the feature.
         span: of the value.
         ours: the record, whose other features describe the shape of raw pixels.
     """
@@ -176,11 +171,6 @@ def _size_by_pillow(data: bytes) -> tuple[int, int, int]:
 def shown_record(record: Record, renames: Mapping[str, str], limits: Limits) -> dict[str, Any]:
     """A record as JSON.
 
-    Args:
-        record: read from a file.
-        renames: our name of a feature, by its stored name.
-        limits: how much of it is shown.
-
     Returns:
         `kind` (`example`, `sequence_example`, `other`, or `not_looked_into` if it is too large), and
         if there are any, `features` and `feature_lists` by name: `dtype` and `length` of each with the
@@ -201,21 +191,13 @@ def shown_record(record: Record, renames: Mapping[str, str], limits: Limits) -> 
         name: _shown_feature(renames.get(name, name), feature, ours, limits)
         for name, feature in sorted(view.features.items())
     }
-    if view.lists:
-        found["feature_lists"] = {
-            name: _shown_steps(renames.get(name, name), steps, ours, limits)
-            for name, steps in sorted(view.lists.items())
-        }
+    for name, steps in sorted(view.lists.items()):
+        our_name = renames.get(name, name)
+        # the context may describe the shape of the images of a step
+        views = ((step, RecordView(payload, {**ours.features, our_name: step})) for step in steps)
+        first = [_shown_feature(our_name, *one, limits) for one in itertools.islice(views, limits.steps)]
+        found.setdefault("feature_lists", {})[name] = {"steps": len(steps), "first": first}
     return found
-
-
-def _shown_steps(name: str, steps: list[Feature], context: RecordView, limits: Limits) -> dict[str, Any]:
-    first = []
-    for step in steps[: limits.steps]:
-        # the context may describe the shape of its images
-        ours = RecordView(context.record, {**context.features, name: step})
-        first.append(_shown_feature(name, step, ours, limits))
-    return {"steps": len(steps), "first": first}
 
 
 def _shown_feature(name: str, feature: Feature, ours: RecordView, limits: Limits) -> dict[str, Any]:
@@ -232,21 +214,20 @@ def _shown_feature(name: str, feature: Feature, ours: RecordView, limits: Limits
 
 def _shown_bytes(record: bytes, span: Span, limits: Limits) -> dict[str, Any]:
     start, stop = span
-    shown: dict[str, Any] = {"bytes": stop - start}
+    size = stop - start
     head = record[start : min(stop, start + 4 * limits.letters + 4)]  # a character has at most four bytes
-    if text_of(head, cut=len(head) < stop - start) is None:
-        return {**shown, "hex": record[start : min(stop, start + limits.digits)].hex(" ")}
+    if text_of(head, cut=len(head) < size) is None:
+        return {"bytes": size, "hex": record[start : min(stop, start + limits.digits)].hex(" ")}
     text = head.decode(errors="replace")
-    if len(text) > limits.letters or len(head) < stop - start:
-        return {**shown, "text": text[: limits.letters], "shortened": True}
-    return {**shown, "text": text}
+    if len(text) > limits.letters or len(head) < size:
+        return {"bytes": size, "text": text[: limits.letters], "shortened": True}
+    return {"bytes": size, "text": text}
 
 
 def text_of(data: bytes, cut: bool = False) -> str | None:
     """Printable text at the start of bytes; None if they are not text.
 
     Args:
-        data: bytes, of which the first 4096 are read.
         cut: whether they may end within a character.
     """
     decoder = codecs.getincrementaldecoder("utf-8")()

@@ -114,7 +114,8 @@ class RecordChecker:
         context = RecordView(payload, self._renamed(features), self._renamed(lists))
         key = _text(context, "sequence/key" if lists else "image/filename")
         counts = {name: len(one) for name, one in context.lists.items() if name.startswith("image/")}
-        if len(set(counts.values())) > 1:
+        # A list without a step is one that this sequence does not have, such as the labels of its frames.
+        if len({count for count in counts.values() if count}) > 1:
             numbers = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
             faults.append((UNEVEN, f"a sequence with {numbers}"))
         images = masks = 0

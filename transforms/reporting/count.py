@@ -1,17 +1,17 @@
-"""Counts the records of a dataset that has no report.json, from its shards, in one pass."""
+"""Counts the records of a dataset from its shards, in one pass."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from recordmill.transforms.examples.framing import FRAME_BYTES, DamagedRecordError
 from recordmill.transforms.examples.record_view import BOX_KEYS, Shape, read_view
 from recordmill.transforms.images.mask import pixel_counts
-from recordmill.transforms.reading.class_names import class_names
-from recordmill.transforms.reading.dataset import Dataset, ShardEntry
+from recordmill.transforms.reading.dataset import Dataset, class_names
 from recordmill.transforms.reading.shard import opened
 from recordmill.transforms.reading.stored_record import StoredImageBytes
 from recordmill.transforms.records import BadInput, ImageRef
@@ -21,19 +21,12 @@ from recordmill.transforms.sources.tfrecord.records import read_record
 _MOST_NAMES = 100_000
 _MOST_KEPT = 512
 
-UNREADABLE = (DamagedRecordError, FileNotFoundError)
-"""Errors of a damaged or missing shard, for which a retry does not help."""
-
 
 class RecordLocation(NamedTuple):
     """The location of a record.
 
     Attributes:
-        path: of its shard.
-        split: of its shard.
-        number: in its shard, from 0.
         offset: of its frame; None if the shard is compressed, or has no index.
-        length: of its frame; None if `offset` is.
     """
 
     path: str
@@ -55,23 +48,21 @@ class _Spread:
         if self._seen % self._step == 0:
             self.kept.append(location)
             if len(self.kept) >= 2 * _MOST_KEPT:
-                self.kept = self.kept[::2]
+                del self.kept[1::2]
                 self._step *= 2
         self._seen += 1
 
 
 @dataclasses.dataclass
 class Count:
-    """The figures of a dataset, counted from its records.
+    """The figures of a dataset without a report.json, or with one of an earlier version.
 
     Attributes:
-        statistics: by split.
         labels: class name by id; classes that are stored only by name have negative ids, in the order in
             which they were found.
         records: by path of the shard; of a damaged shard, those before the damage.
         damages: path of a damaged shard, and the damage.
         faults: number of records that could not be read, by reason.
-        locations: of some records, spread evenly.
     """
 
     statistics: dict[str, Statistics]
@@ -83,37 +74,27 @@ class Count:
 
 
 def count_records(dataset: Dataset) -> Count:
-    """Reads all shards, one record at a time.
-
-    Raises:
-        OSError: a shard cannot be read now.
-    """
+    """Reads all shards, one record at a time. Raises OSError."""
     counting = _Counting(class_names(dataset).shown, dataset.renames)
-    found = Count({split: Statistics() for split in dataset.splits}, counting.labels)
     spread = _Spread()
-    for split, shards in dataset.splits.items():
-        for shard in shards:
-            found.records[shard.path] = 0
-            try:
-                for location, payload in _records(shard, split):
-                    found.records[shard.path] += 1
-                    spread.add(location)
+    found = Count({split: Statistics() for split in dataset.splits}, counting.labels, locations=spread.kept)
+    for split, path in ((split, shard.path) for split, shards in dataset.splits.items() for shard in shards):
+        found.records[path] = 0
+        try:
+            with opened(path) as file:
+                for number, (offset, payload) in enumerate(file.frames()):
+                    where = (None, None) if file.compression else (offset, len(payload) + FRAME_BYTES)
+                    spread.add(RecordLocation(path, split, number, *where))
+                    found.records[path] += 1
                     try:
                         counting.add(payload, found.statistics[split])
                     except BadInput as fault:
                         found.faults[fault.reason] += 1
-            except UNREADABLE as error:
-                damage = "missing" if isinstance(error, FileNotFoundError) else str(error)
-                found.damages.append((shard.path, damage))
-    found.locations = spread.kept
+        except FileNotFoundError:
+            found.damages.append((path, "missing"))
+        except DamagedRecordError as error:
+            found.damages.append((path, str(error)))
     return found
-
-
-def _records(shard: ShardEntry, split: str) -> Iterator[tuple[RecordLocation, bytes]]:
-    with opened(shard.path) as file:
-        for number, (offset, payload) in enumerate(file.frames()):
-            where = (None, None) if file.compression else (offset, len(payload) + FRAME_BYTES)
-            yield RecordLocation(shard.path, split, number, *where), payload
 
 
 class _Counting:
@@ -142,12 +123,9 @@ class _Counting:
             statistics.add(())
             raise
         self._learn(classes.names, classes.texts)
-        annotations, image = record.annotations, record.image
-        images = [image] if image else []
-        labels = [*annotations.labels]
-        if annotations.steps is not None:
-            images += annotations.steps.frames
-            labels += [label for step in annotations.steps.labels for label in step]
+        annotations, steps = record.annotations, record.annotations.steps
+        images = [*([record.image] if record.image else ()), *(steps.frames if steps else ())]
+        labels = itertools.chain(annotations.labels, *(steps.labels if steps else ()))
         sizes, fault = _sizes(payload, images, view.shape())
         pixels: dict[int, int] = {}
         if (mask := annotations.masks.get("class")) is not None:

@@ -43,14 +43,9 @@ class Findings:
     Attributes:
         name: of the dataset, from its manifest; otherwise of its folder or file.
         manifest: of the complete dataset; None if there is none.
-        labels: class name by id.
         statistics: by split, in the order of the manifest.
         shards: in their order; without a manifest, `records` are those that were counted.
         failures: the first lines of failures.jsonl, by kind: `failed`, `skipped`, `changed`.
-        crops: of re-encoded images.
-        samples: by class.
-        damages: name of a shard, and why it could not be read.
-        faults: records that could not be understood, by reason.
     """
 
     name: str
@@ -74,11 +69,8 @@ def gather(
     """The findings of a dataset; a few records of a few shards are read.
 
     Args:
-        dataset: a result of `find_dataset` or `unpublished`.
         report: report.json, parsed; None if there is none. Without it, or if an earlier program version
             wrote it, all records are read and counted.
-        failures_path: of failures.jsonl; None if there is none.
-        has_samples: whether records are drawn.
 
     Raises:
         OSError: something cannot be read now.
@@ -91,8 +83,11 @@ def gather(
         count = count_records(dataset)
         statistics, labels = count.statistics, count.labels
     places = places_in(dataset) if count is None else count.locations
+    folder, name = os.path.split(dataset.path)
+    if _VERSION.fullmatch(name):  # a version folder of TFDS
+        name = f"{os.path.basename(folder)} {name}"
     return Findings(
-        name=(manifest or {}).get("config", {}).get("name") or _name(dataset.path),
+        name=(manifest or {}).get("config", {}).get("name") or name or dataset.path,
         manifest=manifest,
         labels=labels,
         statistics=statistics,
@@ -100,7 +95,7 @@ def gather(
         failures=read_failures(failures_path) if failures_path is not None else {},
         crops=crops,
         samples=samples(places, labels, dataset.renames) if has_samples else (),
-        damages=tuple((os.path.basename(path), damage) for path, damage in count.damages) if count else (),
+        damages=tuple((os.path.basename(path), one) for path, one in count.damages) if count else (),
         faults=count.faults if count else {},
     )
 
@@ -122,14 +117,8 @@ def unpublished(folder: str, manifest: Mapping[str, Any]) -> Dataset:
     return Dataset(folder, folder, shards, manifest)
 
 
-def _name(path: str) -> str:
-    """The name of a file or a folder; for a version folder of TFDS, with that of the dataset."""
-    folder, name = os.path.split(path)
-    return f"{os.path.basename(folder)} {name}" if _VERSION.fullmatch(name) else name or path
-
-
 def _shards(dataset: Dataset, count: Count | None) -> Iterator[ShardEntry]:
-    """Shards of known splits, with the name of the file as their path."""
+    """Shards with their splits, and their file names as paths."""
     for split, shards in dataset.splits.items():
         for shard in shards:
             records = shard.records if count is None else count.records.get(shard.path)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from recordmill.transforms.pages.histograms import (
     aspect_bars,
@@ -18,11 +19,14 @@ from recordmill.transforms.pages.histograms import (
     side_bars,
 )
 from recordmill.transforms.pages.render import render_page
-from recordmill.transforms.reporting.balance import class_balances
+from recordmill.transforms.records import IGNORE
 from recordmill.transforms.reporting.findings import Findings
 from recordmill.transforms.reporting.samples import Sample
 from recordmill.transforms.shards.overview import class_overview, class_texts, data_warnings, source_facts
 from recordmill.transforms.shards.statistics import Statistics
+
+MOST_CLASSES = 40
+"""Classes that have a row of their own."""
 
 # Classes have headings if they have so many samples on average.
 _SAMPLES_UNDER_HEADING = 3
@@ -47,6 +51,136 @@ ACTIONS = {
     "optimize_differed": "not optimized, because pixels would change",
 }
 """What was done to images, by the name under which the manifest counts it."""
+
+
+class Cell(NamedTuple):
+    """A class in a split; `width` is that of its bar, in per cent of the longest."""
+
+    number: int
+    share: float
+    width: float
+    images: int | None
+
+
+class ClassRow(NamedTuple):
+    """The cells of a class, by split; the last row may be for the number of `others` together."""
+
+    name: str
+    cells: list[Cell]
+    others: int = 0
+
+
+class Balance(NamedTuple):
+    """The classes of one kind of annotation.
+
+    Attributes:
+        noun: what is counted: `label`, `object` or `pixel`.
+        rows: of the largest classes, the largest first; empty if nothing is counted.
+        most: name and count of the largest class.
+        least: of the smallest class.
+        missing: names of the classes that a split lacks, by split.
+        unused: names of the classes that no split has.
+        ignored: number of pixels with the ignore label, by split; empty if there are none.
+        ignored_share: of all pixels.
+    """
+
+    title: str
+    noun: str
+    totals: Mapping[str, int]
+    rows: Sequence[ClassRow]
+    classes: int
+    most: tuple[str, int]
+    least: tuple[str, int]
+    missing: Sequence[tuple[str, list[str]]]
+    unused: Sequence[str]
+    named: int
+    has_images: bool = False
+    ignored: Mapping[str, int] = {}
+    ignored_share: float = 0.0
+    ignore_label: int = IGNORE
+
+    @property
+    def times(self) -> str:
+        """How many times as many the largest class has as the smallest."""
+        ratio = self.most[1] / self.least[1]
+        return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2g}"
+
+
+def class_balances(statistics: Mapping[str, Statistics], names: Mapping[int, str]) -> list[Balance]:
+    """The balance of labels, objects and pixels; kinds that no split has are left out."""
+    found = [
+        _balance("Labels of images", "label", {key: one.labels for key, one in statistics.items()}, names),
+        _balance("Objects", "object", {key: one.objects for key, one in statistics.items()}, names),
+        _pixel_balance(statistics, names),
+    ]
+    return [one for one in found if one.rows or one.ignored]
+
+
+def _pixel_balance(statistics: Mapping[str, Statistics], names: Mapping[int, str]) -> Balance:
+    """Ignored pixels are counted separately. Id 0 is the background if only other ids have names."""
+    counts = {split: one.pixels.copy() for split, one in statistics.items()}
+    total = sum(found.total() for found in counts.values())
+    ignored = {split: found.pop(IGNORE, 0) for split, found in counts.items()}
+    names = {one: name for one, name in names.items() if one != IGNORE}
+    if names and 0 not in names and any(found[0] for found in counts.values()):
+        names = {0: "background", **names}
+    images = {split: one.pixel_images for split, one in statistics.items()}
+    balance = _balance("Pixels of masks", "pixel", counts, names, images)
+    if any(ignored.values()):
+        balance = balance._replace(ignored=ignored, ignored_share=sum(ignored.values()) / total)
+    return balance
+
+
+def _balance(
+    title: str,
+    noun: str,
+    counts: Mapping[str, Counter[int]],
+    names: Mapping[int, str],
+    images: Mapping[str, Counter[int]] | None = None,
+) -> Balance:
+    """`counts` and `images` are by class id, by split."""
+    total = sum(counts.values(), Counter[int]())
+    order = sorted(total, key=lambda one: (-total[one], one))
+    called = {one: names.get(one, str(one)) for one in (*order, *names)}
+    missing = ((split, [called[one] for one in order if not found[one]]) for split, found in counts.items())
+    most, least = ((called[one], total[one]) for one in (order[0], order[-1])) if order else (("", 0),) * 2
+    return Balance(
+        title,
+        noun,
+        totals={split: found.total() for split, found in counts.items()},
+        rows=_rows(order, counts, called, images or {}),
+        classes=len(order),
+        most=most,
+        least=least,
+        missing=[(split, lacking) for split, lacking in missing if lacking],
+        unused=[called[one] for one in names if not total[one]],
+        named=len(names),
+        has_images=bool(images),
+    )
+
+
+def _rows(
+    order: Sequence[int],
+    counts: Mapping[str, Counter[int]],
+    called: Mapping[int, str],
+    images: Mapping[str, Counter[int]],
+) -> list[ClassRow]:
+    shown, others = order[:MOST_CLASSES], order[MOST_CLASSES:]
+    totals = {split: found.total() or 1 for split, found in counts.items()}
+    longest = max((found[one] / totals[split] for split, found in counts.items() for one in shown), default=1)
+    rows = []
+    for one in shown:
+        cells = []
+        for split, found in counts.items():
+            share = found[one] / totals[split]
+            seen = images[split][one] if found[one] and split in images else None
+            cells.append(Cell(found[one], share, 100 * share / longest, seen))
+        rows.append(ClassRow(called[one], cells))
+    if others:
+        rest = {split: sum(found[one] for one in others) for split, found in counts.items()}
+        cells = [Cell(count, count / totals[split], 0, None) for split, count in rest.items()]
+        rows.append(ClassRow("", cells, len(others)))
+    return rows
 
 
 def html_text(findings: Findings) -> str:
@@ -75,21 +209,20 @@ def html_text(findings: Findings) -> str:
 
 def _facts(findings: Findings) -> dict[str, str]:
     """Source, schema and classes, by title."""
-    facts = {}
-    if findings.manifest is not None:
-        reason = findings.manifest["provenance"].get("source_reason", "")
-        facts = source_facts(findings.manifest["source"], reason)
-        facts["schema"] = findings.manifest["config"].get("schema", "?")
+    facts, manifest = {}, findings.manifest
+    if manifest is not None:
+        facts = source_facts(manifest["source"], manifest["provenance"].get("source_reason", ""))
+        facts["schema"] = manifest["config"].get("schema", "?")
     classes = class_overview(findings.statistics, findings.labels)
     return {**facts, **class_texts(classes, len(findings.labels))}
 
 
 def _outcome(findings: Findings) -> dict[str, Any]:
     """Title, meaning, reasons and failures, of records that were left out or changed."""
-    if findings.manifest is None:
+    manifest = findings.manifest
+    if manifest is None:
         return {"left_out": ()}
-    reasons = findings.manifest.get("reasons", {})
-    changed = findings.manifest.get("annotations", {}).get("changed", {})
+    reasons, changed = manifest.get("reasons", {}), manifest.get("annotations", {}).get("changed", {})
     changes = [{"reason": reason, "count": count} for reason, count in changed.items()]
     kinds = (
         ("failed", "Failed", "Not in the dataset: they could not be used.", reasons.get("failed", ())),
@@ -123,11 +256,7 @@ def _charts(total: Statistics) -> dict[str, Any]:
         ),
         "box_charts": (
             ("Boxes in an image", "images by number of boxes", box_count_bars(total.boxes_per_image)),
-            (
-                "Box size",
-                "boxes by the root of their share of the image",
-                box_size_bars(total.box_sides),
-            ),
+            ("Box size", "boxes by the root of their share of the image", box_size_bars(total.box_sides)),
             ("Box aspect ratio", "boxes by width ÷ height in pixels", aspect_bars(total.box_aspects)),
         ),
     }

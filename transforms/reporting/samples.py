@@ -39,8 +39,6 @@ class Sample(NamedTuple):
 
     Attributes:
         group: class that it is shown for; empty where the record has none.
-        key: of the record.
-        split: of the record.
         size: height and width of the stored image; None if there is none, or if they are unknown.
         caption: its classes, with the colours that they are drawn in, or its stored caption.
         picture: JPEG with boxes and masks; the reason, if the image cannot be decoded.
@@ -57,9 +55,9 @@ class Sample(NamedTuple):
 
 
 def places_in(dataset: Dataset) -> list[RecordLocation]:
-    """Some records of a dataset with a manifest, by its indexes: spread over splits, shards and records.
+    """Some records of a dataset with a manifest, spread over splits, shards and records.
 
-    Of a shard that has no index, the first ones.
+    Of a shard without an index, the first ones.
     """
     splits = {split: shards for split, shards in dataset.splits.items() if shards}
     found: list[RecordLocation] = []
@@ -72,7 +70,7 @@ def places_in(dataset: Dataset) -> list[RecordLocation]:
 
 
 def spread(items: Sequence[_T], most: int) -> list[_T]:
-    """At most so many of some things, spread evenly, the first among them."""
+    """At most `most` items, spread evenly, with the first one."""
     count = min(len(items), most)
     return [items[at * len(items) // count] for at in range(count)]
 
@@ -97,8 +95,6 @@ def samples(
     """Pictures of some records, a few of each class, by class.
 
     Args:
-        places: of records to choose from.
-        names: of classes by stored id.
         renames: our name of a feature, by the name that it is stored under.
 
     Raises:
@@ -120,17 +116,16 @@ def samples(
 
 
 def choose(seen: Sequence[tuple[RecordLocation, frozenset[str]]]) -> list[tuple[str, RecordLocation]]:
-    """Records to be shown, each with the class that it is shown for; a few of each class, by class.
+    """The records to show, each with the class that it is shown for; a few of each class, by class.
 
-    Classes take turns, the rarest first, so that none takes another's only picture; splits take turns too.
+    Classes take turns, the rarest first, so that each gets a picture; splits take turns too.
     """
-    by_class: dict[str, list[RecordLocation]] = {}
+    found: dict[str, list[RecordLocation]] = {}
     for place, classes in seen:
         for name in classes or {""}:
-            by_class.setdefault(name, []).append(place)
-    turns = sorted(by_class, key=lambda name: (len(by_class[name]), name))
-    for name in turns:
-        by_class[name] = _alternating(by_class[name])
+            found.setdefault(name, []).append(place)
+    turns = sorted(found, key=lambda name: (len(found[name]), name))
+    by_class = {name: _alternating(found[name]) for name in turns}
     taken: dict[RecordLocation, str] = {}
     for _ in range(MOST):
         for name in turns:
@@ -142,7 +137,7 @@ def choose(seen: Sequence[tuple[RecordLocation, frozenset[str]]]) -> list[tuple[
 
 
 def _alternating(places: Iterable[RecordLocation]) -> list[RecordLocation]:
-    """The same places, splits taking turns."""
+    """The same locations; splits take turns."""
     by_split: dict[str, list[RecordLocation]] = {}
     for place in places:
         by_split.setdefault(place.split, []).append(place)
@@ -151,7 +146,7 @@ def _alternating(places: Iterable[RecordLocation]) -> list[RecordLocation]:
 
 
 def _affordable(places: Iterable[RecordLocation]) -> list[RecordLocation]:
-    """Those that are read without reading too much."""
+    """The records that can be read within the limits."""
     left, found = _MOST_BYTES_READ, []
     for place in places:
         length = place.length or 0
@@ -162,7 +157,7 @@ def _affordable(places: Iterable[RecordLocation]) -> list[RecordLocation]:
 
 
 def _payloads(places: Sequence[RecordLocation]) -> Iterator[tuple[RecordLocation, bytes]]:
-    """The records of some places, those of a shard without an index in order; damaged ones left out."""
+    """The records at some locations, without damaged ones; of shards without an index, in order."""
     indexed = [place for place in places if place.length is not None]
     for start in range(0, len(indexed), _AT_ONCE):
         part = indexed[start : start + _AT_ONCE]
@@ -191,13 +186,11 @@ def _classes(record: StoredRecord | BadInput) -> frozenset[str]:
     """Names of the classes of a record: of the image, its objects, its steps, or its mask."""
     if isinstance(record, BadInput):
         return frozenset()
-    named = (*record.labels, *(one.name for one in record.objects))
-    steps = tuple(label for step in record.step_labels for label in step)
-    if named or steps:
-        return frozenset(named or steps)
-    if record.class_mask is None:
-        return frozenset()
-    return frozenset(text for color, text in caption_of(record)[0] if color is not None)
+    named = {*record.labels, *(one.name for one in record.objects)}
+    named = named or {label for step in record.step_labels for label in step}
+    if not named and record.class_mask is not None:
+        named = {text for color, text in caption_of(record)[0] if color is not None}
+    return frozenset(named)
 
 
 def _sample(group: str, place: RecordLocation, record: StoredRecord | BadInput) -> Sample:

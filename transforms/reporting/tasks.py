@@ -25,12 +25,7 @@ Crop = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ChangeTask(Task[Worker, Crop | BadInput | None]):
-    """Encodes an image once more, which gives the bytes that were stored.
-
-    Attributes:
-        reference: of the image, packed.
-        policy: that it was stored by.
-    """
+    """Encodes an image again, to the bytes that were stored."""
 
     reference: bytes
     policy: ImagePolicy
@@ -50,14 +45,7 @@ class ChangeTask(Task[Worker, Crop | BadInput | None]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PageTask(Task[Worker, str | BadInput]):
-    """Draws the page of a dataset whose shards are complete; its text is not sealed.
-
-    Attributes:
-        output: folder of the dataset.
-        manifest: that will be published.
-        report: what report.json holds.
-        failures_path: of failures.jsonl.
-    """
+    """Draws the page of a dataset whose shards are complete; its text is not sealed."""
 
     output: str
     manifest: Mapping[str, Any]
@@ -65,7 +53,7 @@ class PageTask(Task[Worker, str | BadInput]):
     failures_path: str
 
     def run(self, worker: Worker) -> str | BadInput:
-        """Draws the page; an error of the machine that may pass is waited for."""
+        """Draws the page; retries after an error of the machine."""
         tries = 0
         while True:
             with worker.item(0):

@@ -1,4 +1,4 @@
-"""Images and their annotation files in one tree, and which image each annotation file is for."""
+"""Trees with an annotation file for each image, and the image of each annotation file."""
 
 from __future__ import annotations
 
@@ -54,48 +54,47 @@ class FileAnnotations:
     objects: tuple[AnnotatedObject, ...] = ()
     labels: tuple[str, ...] = ()
     image_data: str | None = None  # the image itself in base64
-    left: tuple[tuple[int, str, str], ...] = ()  # number, reason and detail of shapes that are left out
+    left: tuple[tuple[int, str, str], ...] = ()  # number, reason and detail of skipped shapes
 
     @property
     def image_folder(self) -> str:
-        """The folder of the image, as in a key: empty, or ending in `/`."""
+        """The folder as the start of a key: empty, or ending in `/`."""
         folder = self.folder.replace("\\", "/").strip("/")
         return f"{folder}/" if folder and ".." not in folder.split("/") else ""
 
 
 def check_has(config: SourceConfig, is_wanted: Callable[[str], bool], wanted: str) -> None:
-    """Raises ValueError unless the key of any file `is_wanted`."""
+    """Raises ValueError if no file in the input has a key that `is_wanted`."""
     files = Tree.of(config).files()
     if not any(isinstance(file, TreeFile) and is_wanted(file.key) for file in files):
         raise ValueError(f"--input is {config.input!r}: there is no {wanted}{left_out(config)}")
 
 
 class AnnotatedTree:
-    """The files of an input with an annotation file for each image. Subclasses sort them in `add`."""
+    """The files of an input with an annotation file for each image. Subclasses sort their files in `add`."""
 
     def __init__(self, config: SourceConfig) -> None:
         self.selection = Selection(config)
         self.unread: list[Failure] = []  # neither image nor annotations, or not readable
         self.class_files: dict[str, TreeFile] = {}  # lists of classes
-        self._files = Tree.of(config).files()
         self._root = real_path(config.input)
         self._image_roots = tuple(map(real_path, config.image_roots))
         self._confinement = Confinement((self._root, *self._image_roots))
-        # path unless it follows from the key, size, version
+        # path (empty if it follows from the key), size, version
         self._images: dict[str, tuple[str, int, int]] = {}
         self._by_stem: dict[str, str] = {}
-        self._claims: dict[str, str] = {}
+        self._claims: dict[str, str] = {}  # annotation files by image
 
-    def walk(self) -> None:
-        """Sorts all files."""
-        for file in self._files:
+    def walk(self, config: SourceConfig) -> None:
+        """Calls `add` for each file of the input."""
+        for file in Tree.of(config).files():
             if isinstance(file, Failure):
                 self.unread.append(file)
             elif (reason := self.add(file)) is not None:
                 self.unread.append(skipped(file.key, reason))
 
     def add(self, file: TreeFile) -> str | None:
-        """Puts a file where it belongs, or returns why it is skipped."""
+        """Adds a file, or returns the reason to skip it."""
         if not is_image_name(file.key):
             return NO_ANNOTATIONS_FILE
         is_usual = file.path == f"{self._root}/{file.key}"
@@ -104,16 +103,15 @@ class AnnotatedTree:
         return None
 
     def image_keys(self) -> list[str]:
-        """The keys of all images, in order."""
         return sorted(self._images)
 
     def find(self, named: str, folders: Sequence[str], stem: str) -> TreeFile:
-        """The image of an annotation: by its path, else by its stem, else the only image with its name.
+        """The image of an annotation: by path, or else by stem, or else the only image with its file name.
 
         Args:
             named: path in the annotation; may be empty.
-            folders: keys to look below, each empty or ending in `/`.
-            stem: path without extension that the image has unless it is as `named`.
+            folders: keys of the folders in which it may lie, each empty or ending in `/`.
+            stem: path without extension of the image, unless `named` is another one.
 
         Raises:
             BadInput: stage `annotations`; `annotation without its image`, `outside the input root`, ….
@@ -144,7 +142,7 @@ class AnnotatedTree:
 
     @functools.cached_property
     def _by_name(self) -> dict[str, str]:
-        """The keys of images by file name; empty where several have it."""
+        """The keys of images by file name; empty for a name of several images."""
         found: dict[str, str] = {}
         for key in self._images:
             name = key.rpartition("/")[2]
@@ -152,7 +150,7 @@ class AnnotatedTree:
         return found
 
     def _led_to(self, named: str, folders: Sequence[str]) -> TreeFile | None:
-        """The image at a path that may lead out of the input."""
+        """The image at a path that may lead outside the input."""
         if not named.startswith("/") and not scheme_of(named):
             for folder in folders:
                 if found := self._image(posixpath.normpath(folder + named)):
@@ -178,7 +176,7 @@ class AnnotatedTree:
     def record(
         self, image: TreeFile, file: TreeFile, split: str | None, annotations: Annotations
     ) -> ImageRecord | Failure:
-        """The record of an image, if it is selected. Raises BadInput if it has another annotation file."""
+        """The record of an image if it is selected. Raises BadInput if it has another annotation file."""
         self._claim(image, file)
         return self.selection.item(
             image.key, lambda: ImageRecord(image.key, image.ref, split, annotations, file.key, image.size)
@@ -190,7 +188,7 @@ class AnnotatedTree:
             raise BadInput("annotations", "image has another annotation", f"{image.key} is that of {other}")
 
     def key_of_unread(self, file: TreeFile, folders: Sequence[str], stem: str) -> str:
-        """The key under which an annotation file that is not read is reported: its image's, or its own."""
+        """The key to report an unreadable annotation file under: that of its image, or else its own."""
         with contextlib.suppress(BadInput):
             image = self.find("", folders, stem)
             self._claim(image, file)
@@ -204,17 +202,18 @@ class AnnotatedTree:
 
 
 def parsed(file: TreeFile, data: bytes | BadInput, parse: Callable[[bytes], _T]) -> _T:
-    """The parsed content of a file. Raises BadInput with the file in its detail."""
+    """The parsed content of a file. Raises BadInput with the file's key in its detail."""
     try:
         if isinstance(data, BadInput):
             raise data
         return parse(data)
     except BadInput as fault:
-        raise BadInput(fault.stage, fault.reason, f"{file.key}: {fault.detail}") from fault
+        fault.detail = f"{file.key}: {fault.detail}"
+        raise
 
 
 def split_folders(*choices: Iterable[str]) -> tuple[str, ...]:
-    """The first folders below any wrapper, if all are named like splits; of the first choice with such."""
+    """The top folders, below any wrappers, of the first of the choices in which all are named like splits."""
     for keys in choices:
         parts = {tuple(folder_of(key).split("/")) for key in keys}
         firsts = {part[0] for part in parts}
@@ -227,12 +226,11 @@ def split_folders(*choices: Iterable[str]) -> tuple[str, ...]:
 
 
 def split_in(key: str, folders: Sequence[str]) -> str | None:
-    """The split of a key by the first of its folders that `split_folders` returned."""
+    """The split of a key: the first of its folders that is in `folders`, as `split_folders` returns them."""
     return next((normal_split(part) for part in key.split("/")[:-1] if part in folders), None)
 
 
 def box_around(polygons: Polygons) -> Box:
-    """The box around polygons."""
     xs = [x for polygon in polygons for x in polygon[::2]]
     ys = [y for polygon in polygons for y in polygon[1::2]]
     return Box(min(xs), min(ys), max(xs), max(ys))

@@ -1,7 +1,7 @@
 """Sources `idx` and `numpy`: images in arrays, with an array of labels each, paired by name.
 
 IDX is Yann LeCun's format of MNIST: two zero bytes, the type of an element, the number of dimensions, a
-big-endian uint32 a dimension, then the elements, the last dimension fastest. Images are uint8 of
+big-endian uint32 for each dimension, then the elements in C order. Images are uint8 of
 (number, height, width) or (number, height, width, channels); labels are uint8 of (number). The format of
 .npy and .npz files is NEP 1's, as `numpy.lib.format` reads it. Nothing is unpickled.
 """
@@ -48,7 +48,7 @@ from recordmill.transforms.storage.spool import Spool
 from recordmill.transforms.storage.zip_member import LARGEST, LOCAL_HEADER, STORED, data_offset
 
 _Elements = np.ndarray[Any, np.dtype[Any]]
-_TARGET = "target"  # the free feature of labels that are no classes
+_TARGET = "target"  # the free feature of labels that are not classes
 _CHANNELS = (1, 3, 4)
 _CHUNK_BYTES = 4 << 20
 
@@ -58,13 +58,13 @@ _MOST_UNPACKED = 1032  # bytes that a byte of gzip can become, at most
 
 _IMAGES = frozenset(("x", "images", "image", "imgs"))
 _LABELS = frozenset(("y", "labels", "label", "targets", "target"))
-_LEAST_SIDE = 16  # of a lone picture in colours; a smaller one is several grey ones
+_LEAST_SIDE = 16  # of a single colour picture; a smaller array is several grey pictures
 _HEADERS = {  # by version: the length of a header, and its reader
     (1, 0): (struct.Struct("<H"), np.lib.format.read_array_header_1_0),
     (2, 0): (struct.Struct("<I"), np.lib.format.read_array_header_2_0),
 }
 _LONGEST_HEADER = 1 << 14
-_MOST_BYTES = 1 << 62  # of all elements: more is no number of any system
+_MOST_BYTES = 1 << 62  # of all elements; more does not fit the integers of the system
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,8 +77,8 @@ class StoredArray:
     dtype: np.dtype[Any]
     status: Status  # of the file
     start: int  # bytes before the elements, unpacked
-    offset: int | None  # bytes before the elements in the file; None where they are compressed
-    packing: str = ""  # `gzip`, after whose elements nothing may follow; `ZIP`; or empty
+    offset: int | None  # bytes before the elements in the file; None if they are compressed
+    packing: str = ""  # `gzip`, `ZIP` or empty; in gzip, nothing may follow the elements
     member: str = ""  # of a ZIP archive
 
     @property
@@ -87,30 +87,26 @@ class StoredArray:
         return self.start + math.prod(self.shape) * self.dtype.itemsize
 
     def wrong_size(self) -> ValueError:
-        """The error of a file whose size does not fit its header."""
+        """The error for a file whose size does not fit its header."""
         packed = " of gzip, too few for its header, which" if self.packing else "; its header"
         means = f"{str(self.shape)[:100]} means {str(self.end)[:100]}"
         return ValueError(f"{self.path!r} has {self.status.size} bytes{packed} {means}")
 
     def rows(self) -> Iterator[_Elements]:
-        """The elements along the first dimension, some rows at a time.
-
-        Raises:
-            JobError: there are not as many as the header says, or the file is damaged.
-        """
+        """The elements, some rows at a time. Raises JobError if some are missing, or the file is damaged."""
         count, *inner = self.shape
         row = math.prod(inner) * self.dtype.itemsize
         step = max(1, _CHUNK_BYTES // max(1, row))
         kind = self.packing or "NumPy"
         with (
-            naming_damage(lambda what: JobError(f"{self.title!r} is a broken {kind} file: {what}")),
+            naming_damage(lambda fault: JobError(f"{self.title!r} is a broken {kind} file: {fault}")),
             _opened(self.path, self.packing, self.member) as stream,
         ):
             stream.seek(self.start)
             for start in range(0, count, step):
                 wanted = min(step, count - start)
                 data = stream.read(wanted * row)
-                # at the end, one byte more also compares the checksum
+                # at the end, reading one more byte also verifies the checksum
                 more = stream.read(1) if start + wanted == count else b""
                 if len(data) < wanted * row or (more and self.packing == "gzip"):
                     found = "more" if more else start * row + len(data)
@@ -141,7 +137,7 @@ class ArraySet(NamedTuple):
     labels: StoredArray | None
 
     def check(self) -> None:
-        """Raises ValueError where these are no images, or the labels do not fit."""
+        """Raises ValueError if the arrays are not images and their labels."""
         title, shape, dtype = self.images.title, self.images.shape, self.images.dtype
         if len(shape) == 4 and shape[3] not in _CHANNELS and shape[1] in _CHANNELS:
             remedy = "save array.transpose(0, 2, 3, 1) instead"
@@ -158,29 +154,21 @@ class ArraySet(NamedTuple):
                 f"{title!r} has elements of type {dtype}; save uint8 from 0 to 255, such as "
                 "(255 * array).round().astype('uint8') of shares from 0 to 1"
             )
-        if self.labels is not None:
-            self._check_labels(self.labels)
-        for array in filter(None, (self.images, self.labels)):
+        if (labels := self.labels) is not None:
+            shape, kind, count = labels.shape, labels.dtype.kind, self.images.shape[0]
+            if len(shape) not in (1, 2) or (len(shape) == 2 and not shape[1]) or kind not in "iubfUS":
+                raise ValueError(
+                    f"{labels.title!r} has the shape {shape} of {labels.dtype}; labels are "
+                    "(number) or (number, classes), of integers, floats or text"
+                )
+            if shape[0] != count:
+                raise ValueError(f"{title!r} has {count} images and {labels.title!r} has {shape[0]} labels")
+        for array in filter(None, (self.images, labels)):
             if array.packing == "gzip" and array.status.size * _MOST_UNPACKED < array.end:
                 raise array.wrong_size()
 
-    def _check_labels(self, labels: StoredArray) -> None:
-        shape, kind, count = labels.shape, labels.dtype.kind, self.images.shape[0]
-        if len(shape) not in (1, 2) or (len(shape) == 2 and not shape[1]) or kind not in "iubfUS":
-            raise ValueError(
-                f"{labels.title!r} has the shape {shape} of {labels.dtype}; labels are "
-                "(number) or (number, classes), of whole numbers, floats or text"
-            )
-        if shape[0] != count:
-            labelled = f"{labels.title!r} has {shape[0]} labels"
-            raise ValueError(f"{self.images.title!r} has {count} images and {labelled}")
-
     def records(self, config: SourceConfig, scratch: str) -> Items:
-        """The records of a set that `check` has passed, in the order of the arrays.
-
-        Raises:
-            JobError: an array is damaged.
-        """
+        """The records of a set that passed `check`, in their order. Raises JobError for a damaged array."""
         selection = Selection(config)
         count, height, width, *channels = self.images.shape
         pixels = (height, width, channels[0] if channels else 1)
@@ -199,7 +187,7 @@ class ArraySet(NamedTuple):
 def _refs(
     images: StoredArray, pixels: tuple[int, int, int], most: int, scratch: str
 ) -> Generator[ImageRef, None, None]:
-    """Where each image is: in the file itself, or unpacked where the file has other bytes."""
+    """A reference to each image: in the file itself, or unpacked if the file has other bytes."""
     count, length = images.shape[0], math.prod(pixels)
     if images.offset is not None and images.dtype.kind != "b":
         for start in range(images.offset, images.offset + count * length, length):
@@ -215,27 +203,19 @@ def _refs(
 
 def _annotations(labels: StoredArray) -> Iterator[Annotations]:
     """The annotations of each image: ids, names, one-hot rows, or numbers that are free features."""
-    annotated = _row_reader(labels)
-    return (annotated(row) for rows in labels.rows() for row in rows.reshape(len(rows), -1))
-
-
-def _row_reader(labels: StoredArray) -> Callable[[_Elements], Annotations]:
-    kind = labels.dtype.kind
-    if kind in "US":
-        return _names
-    if math.prod(labels.shape[1:]) == 1:
-        if kind in "iub":
-            return lambda row: _id(int(row[0]))
-        return lambda row: Annotations(features={_TARGET: float(row[0])})
-    if not all(bool(np.isin(rows, (0, 1)).all()) for rows in labels.rows()):
-        return lambda row: Annotations(features={_TARGET: tuple(row.tolist())})
-    # one-hot rows have one label each, others as many as there are ones
-    return lambda row: Annotations(tuple(map(int, np.flatnonzero(row))))
-
-
-def _names(row: _Elements) -> Annotations:
-    names = (one.decode() if isinstance(one, bytes) else str(one) for one in row.tolist())
-    return Annotations(tuple(name for name in names if name))
+    is_text, is_single = labels.dtype.kind in "US", math.prod(labels.shape[1:]) == 1
+    # rows of 0 and 1 only; one-hot rows have one label each, others as many as there are ones
+    is_hot = not (is_text or is_single) and all(np.isin(rows, (0, 1)).all() for rows in labels.rows())
+    for row in (row for rows in labels.rows() for row in rows.reshape(len(rows), -1)):
+        if is_text:
+            names = (one.decode() if isinstance(one, bytes) else str(one) for one in row.tolist())
+            yield Annotations(tuple(filter(None, names)))
+        elif is_hot:
+            yield Annotations(tuple(map(int, np.flatnonzero(row))))
+        elif is_single and labels.dtype.kind in "iub":
+            yield _id(int(row[0]))
+        else:
+            yield Annotations(features={_TARGET: float(row[0]) if is_single else tuple(row.tolist())})
 
 
 @functools.lru_cache(maxsize=256)
@@ -246,16 +226,11 @@ def _id(number: int) -> Annotations:
 class ArraysSource(Source):
     """A source of images and labels in arrays, paired by name."""
 
-    no_images: ClassVar[str]  # the error of an input without a set
+    no_images: ClassVar[str]  # the message for an input without images
 
     @abc.abstractmethod
     def sets(self, config: SourceConfig) -> tuple[list[ArraySet], list[Failure]]:
-        """Images with their labels, and failures for the rest of the input.
-
-        Raises:
-            ValueError: a file is not what its name says.
-            OSError: one cannot be read, or is a link that leads outside the input.
-        """
+        """Images with their labels, and failures for other files. Raises ValueError or OSError."""
 
     def check_input(self, config: SourceConfig) -> None:
         sets, _ = self.sets(config)
@@ -280,17 +255,17 @@ class ArraysSource(Source):
 
 
 def _in_order(names: Iterable[str]) -> list[str]:
-    """Names of files in order; those that are gzip come last."""
+    """File names in order; gzip files come last."""
     return sorted(names, key=lambda name: (name.endswith(".gz"), name))
 
 
 def _next_to_input(config: SourceConfig, is_wanted: Callable[[str], bool]) -> list[str]:
-    """The name of the first such file in the folder of an input that is a file, if there is one."""
+    """The name of the first such file next to an input that is a file; empty if there is none."""
     return list(filter(is_wanted, _in_order(names_in(os.path.dirname(config.input) or "."))))[:1]
 
 
 def _confinement(config: SourceConfig) -> Confinement:
-    """The input and the image roots; of a file also its folder, and the folder of what it leads to."""
+    """Confines paths to the input and the image roots; if the input is a file or a link, to its folders."""
     path = real_path(config.input)
     folders = (os.path.dirname(config.input) or ".", os.path.dirname(path)) if is_file(path) else ()
     return Confinement((path, *folders, *config.image_roots))
@@ -360,7 +335,7 @@ def _idx_names(config: SourceConfig) -> tuple[dict[str, tuple[str, str | None]],
 
 
 def _idx_part(name: str) -> tuple[str, str]:
-    """`images`, `labels` or nothing, as the name of a file says; and the set that it is of."""
+    """`images`, `labels` or nothing, and the name of the set, by the name of a file."""
     match = IDX_NAME.fullmatch(name)
     return (match["part"], match["set"]) if match else ("", "")
 
@@ -370,13 +345,9 @@ def _idx_split(subset: str) -> str | None:
 
 
 def _idx_array(path: str, packing: str) -> StoredArray:
-    """The array of an IDX file, of which the header is read.
-
-    Raises:
-        ValueError: it is no IDX file, not of uint8, or of another length than it says.
-    """
+    """The array of an IDX file. Raises ValueError if it is not IDX of uint8, or its length is wrong."""
     with (
-        naming_damage(lambda what: ValueError(f"{path!r} is a broken gzip file: {what}")),
+        naming_damage(lambda fault: ValueError(f"{path!r} is a broken gzip file: {fault}")),
         _opened(path, packing) as stream,
     ):
         magic = stream.read(4)
@@ -438,7 +409,7 @@ class NumpySource(ArraysSource):
 
 
 def _numpy_files(config: SourceConfig) -> Iterator[tuple[str, str | Failure]]:
-    """Keys of the files of a call with their paths; a lone .npy file comes with the labels next to it."""
+    """The key and path of each file of a call; a single .npy file comes with the labels next to it."""
     if not is_file(config.input):
         for file in Tree.of(config).files():
             yield (file.key, file if isinstance(file, Failure) else file.path)
@@ -456,7 +427,7 @@ def _numpy_files(config: SourceConfig) -> Iterator[tuple[str, str | Failure]]:
 
 
 def _named(file: str) -> tuple[str, str]:
-    """`images`, `labels` or nothing, as the name of a file says; and the set that it is of."""
+    """`images`, `labels` or nothing, and the name of the set, by the name of a file."""
     name = file.rpartition(".")[0]
     words = re.split(r"[-_. ]", name)
     for at, word in enumerate(map(str.lower, words)):
@@ -466,12 +437,12 @@ def _named(file: str) -> tuple[str, str]:
 
 
 def is_named(key: str) -> bool:
-    """Whether a file is one of images by name, or an archive, which may have some."""
+    """Whether a file is an array of images by name, or an archive, which may have one."""
     return extension_of(key) == "npz" or _named(os.path.basename(key))[0] == "images"
 
 
 def _part_and_set(key: str, member: str, several: bool, is_alone: bool) -> tuple[str, str]:
-    """As `_named`, of an array; a set has the folders, file of several .npz and the array in its name."""
+    """As `_named`, of an array; the name of the set includes the folders and, if several, the .npz file."""
     folder, _, file = key.rpartition("/")
     stem = file.rpartition(".")[0]
     part, subset = _named(f"{member.removesuffix('.npy')}.npy" if member else file)
@@ -489,15 +460,12 @@ def _numpy_split(name: str, config: SourceConfig) -> str | None:
 
 
 def _numpy_arrays(path: str) -> Iterator[StoredArray]:
-    """The arrays of a file, those of an archive in the order of their names.
-
-    Raises:
-        ValueError: it is no such file, or it has an array that is not read.
-    """
+    """The arrays of a file, of an archive by name. Raises ValueError if one cannot be read."""
     status = status_of(path)
 
     def naming() -> contextlib.AbstractContextManager[None]:
-        return naming_damage(lambda what: ValueError(f"{path!r} is not a .npz file that can be read: {what}"))
+        problem = f"{path!r} is not a .npz file that can be read"
+        return naming_damage(lambda fault: ValueError(f"{problem}: {fault}"))
 
     with open_file(path) as stream:
         if not path.lower().endswith(".npz"):
@@ -542,7 +510,7 @@ def _header(stream: IO[bytes], title: str) -> tuple[tuple[int, ...], np.dtype[An
             raise ValueError(f"its header has {size} bytes; up to {_LONGEST_HEADER} are read")
         shape, is_fortran, dtype = read(io.BytesIO(stated + stream.read(size)))
         shape = tuple(map(int, shape))
-    except Exception as error:  # of Python's parser of literals, which a header is: it has many
+    except Exception as error:  # a header is a Python literal, whose parser raises many kinds
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise ValueError(f"{title!r} is not a NumPy array that can be read: {one_line(error)}") from error

@@ -1,4 +1,4 @@
-"""The classes of annotations and masks: files of names, tables of colours, VOC's own, and what masks show."""
+"""The classes of annotations and masks: from files of names, tables of colours, VOC, or the masks."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Colors = tuple[tuple[int, int], ...]
-"""The ids of the colours in masks: (0xRRGGBB, id)."""
+"""Pairs of a colour in masks, 0xRRGGBB, and its id."""
 
 NAME_FILES = ("classes.txt", "class_names.txt", "names.txt", "labels.txt")
 COLOR_FILES = ("label_colors.txt", "class_dict.csv", "labelmap.txt")
 UNLABELLED = "__ignore__"
-"""LabelMe's name of -1, which is 255 in an image."""
+"""LabelMe's name of the id -1, which is 255 in an image."""
 
 _VOC_NAMES = """
     background aeroplane bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike person
     pottedplant sheep sofa train tvmonitor
 """
-_LABEL_MAP = "labelmap.txt"  # CVAT's and Datumaro's table: `name:r,g,b:parts:actions` a line
+_LABEL_MAP = "labelmap.txt"  # CVAT's and Datumaro's table; its lines are `name:r,g,b:parts:actions`
 _BACKGROUND = "background"
 _VOID = 0xE0E0C0  # the colour of the borders of VOC's objects
 _ID_MODES = frozenset(("1", "L", "P", "I", "I;16"))
@@ -38,15 +38,15 @@ _T = TypeVar("_T")
 
 
 class ClassTable(NamedTuple):
-    """The names of classes by id, the colours that masks have for them, and the file that says so."""
+    """Classes, and the file that defines them."""
 
-    names: dict[int, str]  # empty where no file names them
-    colors: Colors = ()  # empty where masks have ids
+    names: dict[int, str]  # by id; empty if no file names them
+    colors: Colors = ()  # in masks; empty if masks have ids
     file: str = ""
 
 
 def voc_classes(has_masks: bool) -> ClassTable:
-    """VOC's own classes; with the background where there are masks."""
+    """VOC's classes, with the background if there are masks."""
     names = dict(enumerate(_VOC_NAMES.split()))
     if not has_masks:
         del names[0]
@@ -54,7 +54,7 @@ def voc_classes(has_masks: bool) -> ClassTable:
 
 
 def voc_colors() -> Colors:
-    """VOC's colours of all ids: an id's bits, by threes, are bits of red, green and blue."""
+    """VOC's colours of all ids: the bits of an id, in threes, are bits of red, green and blue."""
     return tuple((_voc_color(number), number) for number in range(255)) + ((_VOID, IGNORE),)
 
 
@@ -67,7 +67,7 @@ def _voc_color(number: int) -> int:
 
 
 def _color_of(cells: Sequence[str]) -> int | None:
-    """0xRRGGBB of three decimal numbers, or None where the cells are something else."""
+    """The colour in three decimal numbers as 0xRRGGBB, or None if the cells are something else."""
     values = [cell.strip() for cell in cells]
     if len(values) != 3 or not all(len(one) < 4 and one.isdecimal() and int(one) < 256 for one in values):
         return None
@@ -76,11 +76,7 @@ def _color_of(cells: Sequence[str]) -> int | None:
 
 
 def read_names(path: str, name: str) -> list[str]:
-    """The names of classes in a file, one a line.
-
-    Raises:
-        ValueError: as `small_text`; or a line between others is blank, so that the next ids are in doubt.
-    """
+    """The names of classes in a file, one per line. Raises ValueError for a blank line between names."""
     lines = [line.strip() for line in small_text(path, name).rstrip().splitlines()]
     if "" in lines:
         at = lines.index("") + 1
@@ -89,39 +85,32 @@ def read_names(path: str, name: str) -> list[str]:
 
 
 def same_classes(files: Sequence[TreeFile]) -> ClassTable | None:
-    """The classes in files of several folders, which have to be the same; None without a file.
-
-    Raises:
-        JobError: they differ, or a file is not what it should be.
-        OSError: one cannot be read.
-    """
+    """The classes in the files of several folders; None without a file. Raises JobError if they differ."""
     try:
         tables = [_read_class_table(file) for file in files]
     except ValueError as error:
         raise JobError(str(error)) from error
     for file, table in zip(files, tables, strict=True):
         if table != tables[0]:
-            raise JobError(
-                f"{files[0].key!r} and {file.key!r} have different classes; convert their folders separately"
-            )
+            both = f"{files[0].key!r} and {file.key!r}"
+            raise JobError(f"{both} have different classes; convert their folders separately")
     return tables[0] if tables else None
 
 
 def _read_class_table(file: TreeFile) -> ClassTable:
-    """A labelmap.txt, or a file of one name a line."""
+    """Reads a labelmap.txt, or a file with one name per line."""
     lines = [line.strip() for line in small_text(file.path, file.key).splitlines()]
     lines = [line for line in lines if line and not line.startswith("#")]
     is_map = file.key.rpartition("/")[2].lower() == _LABEL_MAP
-    table = _label_map(lines, file.key) if is_map else ClassTable(_listed_names(lines), voc_colors())
+    if is_map:
+        table = _label_map(lines, file.key)
+    else:  # with LabelMe's ids: `_background_` is 0; without it they begin with 1
+        names = [name for name in lines if name != UNLABELLED]
+        first = 0 if names[:1] in (["_background_"], [_BACKGROUND]) else 1
+        table = ClassTable(dict(enumerate(names, first)), voc_colors())
     if not table.names or len(set(table.names.values())) < len(table.names):
         raise ValueError(f"{file.key!r} {'names a class twice' if table.names else 'names no class'}")
     return table
-
-
-def _listed_names(lines: list[str]) -> dict[int, str]:
-    """LabelMe's numbers: `_background_` is 0; without it ids begin with 1."""
-    names = [name for name in lines if name != UNLABELLED]
-    return dict(enumerate(names, 0 if names[:1] in (["_background_"], [_BACKGROUND]) else 1))
 
 
 def _label_map(lines: list[str], file: str) -> ClassTable:
@@ -144,10 +133,10 @@ def mask_classes(root: str, leads_to: Callable[[str], str], masks: Sequence[str]
     Args:
         root: the folder.
         leads_to: as `Confinement.leads_to`.
-        masks: paths of the first ones, which show whether all are in colours, ids, or black and white.
+        masks: paths of some masks, which show whether all are in colours, ids, or black and white.
 
     Raises:
-        ValueError: a file is damaged; or there is none and one is needed.
+        ValueError: a file is damaged, or a table of colours is missing.
     """
     in_colors = _look(masks[0], lambda image: image.mode not in _ID_MODES)
     names: dict[int, str] = {}
@@ -161,9 +150,9 @@ def mask_classes(root: str, leads_to: Callable[[str], str], masks: Sequence[str]
         found = read_names(leads_to(path), path)
         names = dict(enumerate(found[found[:1] == [UNLABELLED] :]))
     elif in_colors:
+        tables = ", ".join(COLOR_FILES)
         raise ValueError(
-            f"the masks are in colours, and no table in {root!r} says what these are; "
-            f"it may be {', '.join(COLOR_FILES)}"
+            f"the masks are in colours, and no table in {root!r} defines them; it may be {tables}"
         )
     if not in_colors:
         colors = ()
@@ -174,7 +163,7 @@ def mask_classes(root: str, leads_to: Callable[[str], str], masks: Sequence[str]
 
 
 def _are_black_and_white(masks: Iterable[str]) -> bool:
-    """Whether the values of masks, together, are 0 and 255 and no other."""
+    """Whether the masks have the values 0 and 255 only, and both."""
     counts = [_look(path, lambda image: image.histogram() if image.mode == "L" else []) for path in masks]
     values = {value for one in counts for value, count in enumerate(one or ()) if count}
     return [] not in counts and values == {0, 255}
@@ -189,7 +178,7 @@ def is_mask_of(mask: str, image: str) -> bool:
 
 
 def _look(path: str, see: Callable[[Image], _T]) -> _T | None:
-    """What `see` finds in an image; None where it cannot be decoded, which reading its record reports."""
+    """The result of `see` for an image; None if it cannot be decoded, which its record reports later."""
     from PIL import Image
 
     with open_file(path) as stream:
@@ -201,7 +190,7 @@ def _look(path: str, see: Callable[[Image], _T]) -> _T | None:
 
 
 def _color_table(name: str, path: str) -> tuple[dict[int, str], Colors]:
-    """Names by id, in the order of the lines, and ids by colour; colours of one name have one id."""
+    """Names by id, in the order of the lines, and the colours; colours of one name have one id."""
     ids: dict[str, int] = {}
     named: dict[int, str] = {}
     for label, color in _rows(name, small_text(path, name).splitlines()):
@@ -218,7 +207,6 @@ def _color_table(name: str, path: str) -> tuple[dict[int, str], Colors]:
 
 
 def _rows(file: str, lines: list[str]) -> Iterator[tuple[str, int]]:
-    """The name and the colour in each line of a table."""
     is_csv = file.endswith(".csv")
     cells_of = _label_map_cells if file.endswith(_LABEL_MAP) else _color_cells
     rows: Iterable[tuple[int, list[str] | BadInput]]
@@ -229,7 +217,7 @@ def _rows(file: str, lines: list[str]) -> Iterator[tuple[str, int]]:
         if not "".join(cells).strip() or cells[0].startswith("#"):
             continue
         if number == 1 and is_csv and not cells[-1].strip().isdecimal():
-            continue  # the names of its columns
+            continue  # the header
         name, color = cells[0].strip(), _color_of(cells[1:4])
         if not name or color is None:
             raise ValueError(f"{file!r}, line {number} is not a name with three numbers from 0 to 255")
@@ -237,12 +225,11 @@ def _rows(file: str, lines: list[str]) -> Iterator[tuple[str, int]]:
 
 
 def _label_map_cells(line: str) -> list[str]:
-    """Of CVAT's and Datumaro's `name:r,g,b:parts:actions`."""
     name, _, rest = line.partition(":")
     return [name, *rest.partition(":")[0].split(",")] if line.strip() else []
 
 
 def _color_cells(line: str) -> list[str]:
-    """Of CamVid's `r g b name`."""
+    """The cells of a line of CamVid: `r g b name`."""
     cells = line.split(maxsplit=3)
     return [cells[3], *cells[:3]] if len(cells) == 4 else [line] if cells else []

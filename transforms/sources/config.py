@@ -26,7 +26,7 @@ from recordmill.transforms.storage.files import is_folder, may_be_there
 from recordmill.transforms.storage.paths import absolute, expanded, is_absolute, real_path
 
 ANNOTATIONS = ("masks", "keypoints", "captions")
-"""What `--include_annotations` may name."""
+"""Values of `--include_annotations`."""
 
 
 def _kind(text: str) -> str:
@@ -42,11 +42,11 @@ def _kind(text: str) -> str:
 @declares_flags("input and output")
 @dataclasses.dataclass(frozen=True, slots=True)
 class SourceConfig:
-    """Where the input is, and how it is read. Paths are local or `gs://`; `~` is expanded."""
+    """The input and how to read it. Paths are local or `gs://`; `~` is expanded."""
 
     kind: str = flag(
         REQUIRED,
-        "what the input is; auto detects it; one that `recordmill formats` lists",
+        "format of the input, one that `recordmill formats` lists; auto detects it",
         name="source",
         auto=True,
         parse=_kind,
@@ -55,7 +55,7 @@ class SourceConfig:
     )
     input: str = flag(
         REQUIRED,
-        "what to read, as `recordmill formats` lists it; local or gs://",
+        "file or folder to read, local or gs://; `recordmill formats` lists examples",
         required=True,
         path="input",
         metavar="PATH",
@@ -76,11 +76,11 @@ class SourceConfig:
         metavar="REGEX",
         pattern=r".*\(.+\).*",
     )
-    include: tuple[str, ...] = flag((), "take only keys that match", metavar="GLOB")
-    exclude: tuple[str, ...] = flag((), "leave out keys that match", metavar="GLOB")
+    include: tuple[str, ...] = flag((), "take only records whose keys match", metavar="GLOB")
+    exclude: tuple[str, ...] = flag((), "leave out records whose keys match", metavar="GLOB")
     include_annotations: tuple[str, ...] = flag(
         (),
-        f"what is stored of {', '.join(ANNOTATIONS)}, in addition to boxes and labels",
+        f"annotations to store in addition to boxes and labels: {', '.join(ANNOTATIONS)}",
         values=ANNOTATIONS,
         parse=names,
         metavar="KIND[,KIND]",
@@ -88,14 +88,14 @@ class SourceConfig:
     )
     input_features: tuple[tuple[str, str], ...] = flag(
         (),
-        "with --source tfrecord: which features of foreign records are ours, as img=image/encoded",
+        "with --source tfrecord: our names of features in foreign records, as img=image/encoded",
         parse=pairs,
         metavar="OLD=NEW,…",
         pattern=PAIRS,
     )
     mask_pattern: str | None = flag(
         None,
-        "with --source masks: where an image's mask lies below the input, as masks/{stem}_mask.png",
+        "with --source masks: the path of an image's mask below the input, as masks/{stem}_mask.png",
         metavar="PATTERN",
         pattern=r".*\{(stem|name)\}.*",
     )
@@ -113,7 +113,7 @@ class SourceConfig:
             raise ValueError(f"{given}, which both determine the label; give one of them")
 
     def as_json(self) -> dict[str, object]:
-        """The settings given, for manifest.json; paths are absolute, but for annotations in `input`."""
+        """The settings given, for manifest.json; paths are absolute, except annotations in `input`."""
         fields = dataclasses.asdict(self)
         del fields["skip_dirs"]
         fields["input"] = absolute(self.input)
@@ -125,14 +125,10 @@ class SourceConfig:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> SourceConfig:
-        """The inverse of `as_json`.
-
-        Raises:
-            ValueError: unknown fields, or a value that is not allowed.
-        """
+        """The inverse of `as_json`. Raises ValueError for unknown fields, or a value that is not allowed."""
         unknown = sorted(fields.keys() - {field.name for field in dataclasses.fields(cls)})
         if unknown:
-            raise ValueError(f"the source has {unknown[0]!r}, which this version does not know")
+            raise ValueError(f"the source has the unknown field {unknown[0]!r}")
         return cls(**{name: _with_tuples(value) for name, value in fields.items()})
 
 
@@ -144,12 +140,12 @@ def _expanded(flag: str, path: str) -> str:
 
 
 def _with_tuples(value: Any) -> Any:
-    """A value of JSON whose lists are tuples."""
+    """A JSON value with tuples instead of lists."""
     return tuple(map(_with_tuples, value)) if isinstance(value, list | tuple) else value
 
 
 def check_input_exists(config: SourceConfig) -> None:
-    """Raises ValueError unless `--input` is there and readable, and every `--image_root` is there."""
+    """Raises ValueError unless `--input` is readable and every `--image_root` exists."""
     with readable("--input", config.input):
         check_path("--input", config.input)
         system = file_system(config.input)
@@ -174,7 +170,7 @@ def _why_missing(path: str) -> str:
 
 
 def check_path(flag: str, path: str) -> None:
-    """Raises ValueError where a path is of a kind that is not read, or is not UTF-8 as records hold it."""
+    """Raises ValueError if a path is of an unsupported kind, or cannot be stored in records as UTF-8."""
     if not is_unicode(path):
         raise ValueError(f"{flag} is '{printable(path)}', which is not UTF-8; rename it")
     try:
@@ -188,7 +184,7 @@ def check_path(flag: str, path: str) -> None:
 
 @contextlib.contextmanager
 def readable(flag: str, path: str) -> Iterator[None]:
-    """Raises ValueError, naming `flag` and `path`, for an error of the file system in reading them."""
+    """Raises ValueError, naming `flag` and `path`, for an error of the file system."""
     try:
         yield
     except JobError as error:
@@ -198,7 +194,7 @@ def readable(flag: str, path: str) -> Iterator[None]:
 
 
 def os_error_text(error: OSError, named: str | None = None) -> str:
-    """The reason of the file system, and the file unless the message has `named` it already."""
+    """The reason of the file system, and the file unless it is `named`, which the message has already."""
     reason = (error.strerror or str(error)).lower()
     if error.filename in (None, named):
         return reason

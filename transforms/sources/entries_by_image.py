@@ -1,4 +1,4 @@
-"""Annotations of an input on disk, until those of one image are read together."""
+"""Keeps the annotations of an input on disk, to read those of one image together."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _HEAD = struct.Struct("<qI")  # offset of the previous entry of the same image, 
 
 
 class EntriesByImage:
-    """Entries by number of an image, in a temporary file without a name; memory is 8 bytes an image.
+    """Entries by the number of their image, in a temporary file; memory is 8 bytes per image.
 
-    Each entry refers to the previous one of its image.
+    Each entry in the file holds the offset of the previous entry of its image.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,6 @@ class EntriesByImage:
         self._size = 0
 
     def close(self) -> None:
-        """Removes the file."""
         self._file.close()
 
     def add(self, number: int, data: bytes) -> None:
@@ -45,11 +44,10 @@ class EntriesByImage:
         self._size += _HEAD.size + len(data)
 
     def has(self, number: int) -> bool:
-        """Whether an image has entries."""
         return number < len(self._last) and self._last[number] >= 0
 
     def of(self, number: int) -> Iterator[bytes]:
-        """The entries of an image, in the order in which they were added."""
+        """The entries of an image, in the order of `add`."""
         with naming_faults(self._folder):
             self._file.flush()
         file, found = self._file.fileno(), []

@@ -1,7 +1,7 @@
 """Source `folder`: image files in folders that are splits and labels.
 
-`<label>/…`, `<split>/<label>/…`, `<split>/…` or no folders at all; the folders are splits when every
-one at the first level that holds images is named like a split. Below the label's folder any depth goes.
+`<label>/…`, `<split>/<label>/…`, `<split>/…` or no folders; the first-level folders are splits if all of
+them that hold images are named like a split. Images may lie at any depth below the label's folder.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from recordmill.transforms.storage.listing import entries
 from recordmill.transforms.storage.name_parts import EVERYTHING, KeyRange, name_parts
 from recordmill.transforms.storage.paths import real_path
 
-_SNIFFED_REMOTE = 10_000  # files without an image, where calls wait for a service; else there is no limit
-_SEARCHED = 10  # folders next to splits that are searched for an image; where there are more, all are labels
+_SNIFFED_REMOTE = 10_000  # remote files that are checked for an image; local files have no limit
+_SEARCHED = 10  # folders next to splits that are searched for an image; if there are more, all are labels
 
 
 class FolderPart(NamedTuple):
     """Some of the files below a folder."""
 
     keys: KeyRange = EVERYTHING
-    has_splits: bool | None = None  # the first-level folders of the input are splits; None to find out
+    has_splits: bool | None = None  # the first-level folders of the input are splits; None to detect it
 
 
 class FolderSource(Source):
@@ -63,7 +63,7 @@ class FolderSource(Source):
             reasons[item.reason] += 1
             examples.setdefault(item.reason, item.key)
             if file_system(config.input).has_latency and reasons.total() >= _SNIFFED_REMOTE:
-                return  # the job will see
+                return  # the job reports it
         raise ValueError(_why_nothing(config, reasons, examples))
 
     def splits(self, config: SourceConfig) -> set[str]:
@@ -124,7 +124,7 @@ class FolderSource(Source):
 
 
 def _why_nothing(config: SourceConfig, reasons: collections.Counter[str], examples: Mapping[str, str]) -> str:
-    """Why no image is left: a flag with its value and a key that it leaves out, or all reasons."""
+    """The message that no image is left: a flag and a key that it excludes, or all reasons."""
     if count := reasons[NO_LABEL]:
         flag = f"--label_pattern is {config.label_pattern!r}"
         return f"{flag}, which matches none of {count} keys, such as {examples[NO_LABEL]!r}"
@@ -139,12 +139,9 @@ def _why_nothing(config: SourceConfig, reasons: collections.Counter[str], exampl
 
 
 def first_level_splits(config: SourceConfig, found: Iterable[Entry] | None = None) -> set[str]:
-    """The splits that the first-level folders of an input are: all named so, if no other one holds an image.
+    """The splits that first-level folders are named like; none if another folder holds an image.
 
-    `found` are the entries of the input, if it is listed already.
-
-    Raises:
-        OSError: the input cannot be listed.
+    `found` are the entries of the input, if it is listed already. Raises OSError.
     """
     if found is None:
         found = entries(real_path(config.input)) if is_folder(config.input) else ()
@@ -166,7 +163,7 @@ def _not_an_image(key: str) -> str | None:
 
 
 def _names_split(folder: str) -> bool:
-    """Whether a folder in a folder is named like a split; lists only the beginnings of such names."""
+    """Whether a subfolder is named like a split; lists only names that start like one."""
     system = file_system(folder)
     spelled = [""]
     while spelled:

@@ -1,4 +1,4 @@
-"""Source `frames`: a folder a clip, its images the frames, and next to them files of times and labels."""
+"""Source `frames`: each folder is a clip of images, with files of times and labels."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class FramesSource(Source):
         return ("sequence",)
 
     def items(self, config: SourceConfig, scratch: str) -> Items:
-        # Holds the files of one folder a level; a folder comes after those in it.
+        # Holds the files of one folder per level; a folder comes after its subfolders.
         selection, has_splits = Selection(config), bool(first_level_splits(config))
         open_folders: list[_Folder] = []
 
@@ -95,7 +95,7 @@ class FramesSource(Source):
 
 @dataclasses.dataclass(slots=True)
 class _Folder:
-    """A folder that the walk is in, with its files so far."""
+    """A folder that the walk has entered, with its files so far."""
 
     key: str  # empty or ending in `/`
     frames: list[TreeFile] = dataclasses.field(default_factory=list)
@@ -131,7 +131,7 @@ def _natural_order(name: str) -> tuple[tuple[str | int, ...], str]:
 
 
 def _numbers(names: Sequence[str]) -> list[int]:
-    """The number of each frame: the last in its name where those are distinct, else its index."""
+    """The number of each frame: the last number in its name if all are distinct, else its index."""
     found = [_DIGITS.findall(stem_of(name)) for name in names]
     numbers = [int(digits[-1]) for digits in found if digits]
     if len(set(numbers)) == len(names) and all(number < _INT64 for number in numbers):
@@ -167,7 +167,7 @@ def _read_labels(file: TreeFile, names: Sequence[str]) -> tuple[tuple[str, ...],
 def _cells_of_frames(file: TreeFile, names: Sequence[str], column: str) -> list[list[str]]:
     """For each frame, its line of a .txt file, or its cells in a .csv with the columns `frame` and `column`.
 
-    In a CSV, a frame is its number, stem or name; if that means several frames, a name comes first.
+    A CSV identifies frames by name, stem or number, in this order of precedence.
     """
     _, data = next(read_files([(file, file)], _LONGEST))
     if isinstance(data, BadInput):

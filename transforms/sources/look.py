@@ -1,7 +1,7 @@
-"""A bounded look at an input: the names in its first folders, and the first bytes of some files.
+"""A bounded look at an input, for detection and checks: names in its first folders, and heads of some files.
 
-Detection and checks of a call read it. Links are followed as in reading: only into the input and the image
-roots. Within `cached_listings` each folder is listed once, for however many looks.
+Links are followed only into the input and the image roots. Within `cached_listings` each folder is listed
+once for all looks.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from recordmill.transforms.storage.local import not_regular, stat_of
 from recordmill.transforms.storage.paths import absolute, real_path
 
 _FOLDERS, _FOLDERS_REMOTE = 2_000, 16
-_ALL_NAMES = 100_000  # after which no further folder is listed
+_ALL_NAMES = 100_000  # no further folder is listed after so many
 _NAMES, _NAMES_REMOTE = 20_000, 1_000  # of a folder
 _LINKS = 200  # of a folder that are resolved
 _DEPTH, _DEEPEST = 8, 50  # levels of folders that are listed: by default, and at most
 FIRST = 1_000  # files
-_NEAREST = 60  # folders in which first files are looked for
+_NEAREST = 60  # folders that are searched for first files
 _LIKELY = ("annotations", "panoptic")  # folders that come first
 _HEAD = 1 << 14
-_LOOKED_AT = 10_000  # files that may be none
+_LOOKED_AT = 10_000  # names that are checked for files that cannot be read
 _SHOWN = 3  # image roots that a message names
 
 
@@ -45,23 +45,23 @@ _SHOWN = 3  # image roots that a message names
 class Level:
     """The names in one folder, in order, without hidden ones."""
 
-    images: Sequence[str] = ()  # files, by name
+    images: Sequence[str] = ()  # files that are images by name
     others: Sequence[str] = ()  # other files
-    folders: Sequence[str] = ()  # those that are read
+    folders: Sequence[str] = ()  # without skipped ones
 
 
 class Look:
-    """What is seen of an input without reading it. The key of a file or folder is its path below the input.
+    """A look at an input. The key of a file or folder is its path below the input.
 
-    `level` and `walk` list a bounded number of folders, and of each a bounded number of names; the folders
-    left out count as empty.
+    `level` and `walk` list a bounded number of folders, and a bounded number of names in each; all other
+    folders count as empty.
     """
 
     def __init__(self, config: SourceConfig) -> None:
         self.config = config
         self.root = real_path(config.input)
-        self.outside: dict[str, str] = {}  # where links lead that leave all roots, by the link's path
-        self.is_whole = True  # no name was left out
+        self.outside: dict[str, str] = {}  # targets outside all roots, by path of the link
+        self.is_complete = True  # no name was left out
         self.is_cut = False  # folders were left out: there are too many, or they lie too deep
         self.enters_roots = False  # a link leads out of the input, into an image root
         self.has_latency = file_system(self.root).has_latency
@@ -77,34 +77,29 @@ class Look:
 
     @functools.cached_property
     def is_folder(self) -> bool:
-        """Whether the input is a folder."""
         return is_folder(self.root)
 
     @functools.cached_property
     def file_name(self) -> str:
-        """The name of the input, as the call spells it, if it is a file; else empty."""
+        """The name of an input file, as the call spells it; empty for a folder."""
         return "" if self.is_folder or not is_file(self.root) else os.path.basename(self.config.input)
 
     def level(self, key: str) -> Level:
-        """The names in a folder, by its key; the empty key is the input.
-
-        Raises:
-            OSError: the input cannot be listed, or a transient fault has lasted.
-        """
+        """The names in a folder; the empty key is the input. Raises OSError if the input cannot be listed."""
         if key not in self._levels:
             if self._left <= 0 or self._names >= _ALL_NAMES:
-                self.is_whole, self.is_cut = False, True
+                self.is_complete, self.is_cut = False, True
                 return Level()
             self._left -= 1
             most = _NAMES_REMOTE if self.has_latency else _NAMES
             found = self._listed(self.path(key), most)
             self._names += len(found)
-            self.is_whole = self.is_whole and len(found) < most
+            self.is_complete = self.is_complete and len(found) < most
             self._levels[key] = self._level(key, found)
         return self._levels[key]
 
     def walk(self, key: str = "", depth: int = _DEPTH) -> Iterator[tuple[str, Level]]:
-        """A folder and those up to `depth` levels below it, nearest first; deeper ones set `is_cut`."""
+        """A folder and the folders up to `depth` levels below it, nearest first; deeper ones set `is_cut`."""
         waiting = collections.deque([(key, 0)])
         while waiting:
             inner, at = waiting.popleft()
@@ -116,23 +111,21 @@ class Look:
                 self.is_cut = self.is_cut or bool(level.folders)
 
     def holds_images(self, key: str, depth: int = _DEPTH) -> bool:
-        """Whether a file in a folder, or up to `depth` levels below it, has the name of an image."""
+        """Whether a folder has an image by name, up to `depth` levels below it."""
         return any(level.images for _, level in self.walk(key, depth))
 
-    def with_images(self, key: str = "") -> Iterator[str]:
-        """Keys of the folders in a folder that hold images."""
+    def folders_with_images(self, key: str = "") -> Iterator[str]:
         return filter(self.holds_images, (joined(key, name) for name in self.level(key).folders))
 
     def path(self, key: str) -> str:
-        """The path of a file or folder by its key."""
         return f"{self.root}/{key}" if key else self.root
 
     def given(self, key: str) -> str:
-        """The path of a file or folder by its key, as the call spells the input."""
+        """As `path`, with the input as the call spells it."""
         return f"{self.config.input.rstrip('/')}/{key}" if key else self.config.input
 
     def file(self, key: str) -> str:
-        """The real path of a file by its key; of a link to the outside its own, which `open_file` refuses."""
+        """The real path of a file; for a link to the outside its own path, which `open_file` refuses."""
         return self.confinement.inner(self.path(key))
 
     def is_inside(self, key: str) -> bool:
@@ -140,7 +133,7 @@ class Look:
         return self.confinement.holds(self.path(key))
 
     def head(self, key: str, count: int = _HEAD) -> bytes:
-        """The first bytes of a file; none where it cannot be read."""
+        """The first bytes of a file; none if it cannot be read."""
         if (key, count) not in self._heads:
             try:
                 with open_file(self.file(key)) as stream:
@@ -154,7 +147,7 @@ class Look:
         return [entry.name for entry in self._entries(key)]
 
     def folders(self, key: str = "") -> dict[str, str]:
-        """The names of all folders in a folder that are read, and their real paths."""
+        """The names of all folders in a folder, without skipped ones, and their real paths."""
         if key not in self._folders:
             inner = ((entry, self._leads_to(entry)) for entry in self._entries(key) if entry.name[-1] == "/")
             self._folders[key] = {
@@ -163,9 +156,9 @@ class Look:
         return self._folders[key]
 
     def first_files(self, extensions: Collection[str], most: int = 3, depth: int = 5) -> Iterator[str]:
-        """Keys of the first `most` files with one of the extensions, in lower case, of each folder.
+        """Keys of the first `most` files of each folder with one of the extensions, in lower case.
 
-        Looks at some folders, up to `depth` levels below the input: the nearest first, each once.
+        Lists some folders, up to `depth` levels below the input, the nearest first.
         """
         waiting = collections.deque([""])
         seen = {self.root}
@@ -184,12 +177,11 @@ class Look:
 
     def files(self, folder: str = "") -> Iterator[TreeFile | Failure]:
         """The files below a folder in the order of their keys, as sources list them."""
-        tree = Tree.of(self.config)
-        return tree.files(f"{folder}/" if folder else "")
+        return Tree.of(self.config).files(f"{folder}/" if folder else "")
 
     @functools.cached_property
     def first(self) -> dict[str, str]:
-        """The first files by key, with their real paths; without hidden ones. A path may be empty: unread."""
+        """The real paths of the first files by key, without hidden ones; empty for unreadable files."""
         if not self.is_folder:
             return {self.file_name: self.root} if self.file_name else {}
         found = itertools.islice(self.files(), FIRST)
@@ -200,9 +192,9 @@ class Look:
         }
 
     def has_image(self, path: str, wanted: Collection[str]) -> bool:
-        """Whether an image of one of the wanted names, without extensions, lies where it usually does.
+        """Whether an image with one of the wanted names, without extensions, is in a usual folder.
 
-        The path is that of its annotation file without the folder of annotations: `train/1`.
+        `path` is that of its annotation file without the folder of annotations: `train/1`.
         """
         parts = path.split("/")[:-1]
         folders = ["/".join(parts)]
@@ -211,10 +203,9 @@ class Look:
             images = (name for name in self.folders(above) if name.lower() in IMAGE_FOLDERS)
             folders += ["/".join(filter(None, (above, name, *parts[at:]))) for name in images]
         paths = (*map(real_path, self.config.image_roots), *map(self.path, folders))
-        return any(not self._stems_in(one).isdisjoint(wanted) for one in paths)
+        return any(not self._image_stems(one).isdisjoint(wanted) for one in paths)
 
-    def _stems_in(self, path: str) -> set[str]:
-        """The names of the images in a folder, without extensions; empty if it is no folder."""
+    def _image_stems(self, path: str) -> set[str]:
         if path not in self._stems:
             names = (entry.name for entry in self._listed(path))
             self._stems[path] = {image_path(name) for name in names if is_image_name(name)}
@@ -229,13 +220,13 @@ class Look:
             return []  # reading reports the fault
 
     def _entries(self, key: str) -> list[Entry]:
-        """What is in a folder, without hidden names; cached for the last folder."""
+        """The entries of a folder without hidden ones; cached for the last folder."""
         if self._last[0] != key:
             self._last = (key, list(_visible(self._listed(self.path(key)))))
         return self._last[1]
 
     def _leads_to(self, entry: Entry) -> str | None:
-        """The path of an entry; of a link, where it leads, or None if that is outside the roots."""
+        """The path of an entry; for a link its target, or None if that is outside the roots."""
         try:
             return self.confinement.resolve(entry.path, "list") if entry.is_link else entry.path
         except BadInput:
@@ -260,7 +251,7 @@ class Look:
                 (images if is_image_name(name) else others).append(name)
             elif path not in self._skip_dirs and not f"{self.path(key)}/".startswith(f"{path}/"):
                 folders.append(name)
-        self.is_whole = self.is_whole and links <= _LINKS
+        self.is_complete = self.is_complete and links <= _LINKS
         return Level(images, others, folders)
 
 
@@ -270,12 +261,11 @@ def _visible(found: Iterable[Entry]) -> Iterator[Entry]:
 
 
 def joined(folder: str, name: str) -> str:
-    """The key of a name in a folder."""
     return f"{folder}/{name}" if folder else name
 
 
 def check_roots_used(config: SourceConfig, source: str) -> None:
-    """Raises ValueError if a source uses image roots only for links, and no link leads into one."""
+    """Raises ValueError if no link leads into an image root, for a source that uses them only for links."""
     if not config.image_roots:
         return
     root = real_path(config.input)
@@ -284,7 +274,7 @@ def check_roots_used(config: SourceConfig, source: str) -> None:
     look = Look(config)
     if look.is_folder:
         collections.deque(look.walk(depth=_DEEPEST), maxlen=0)
-        if look.enters_roots or not look.is_whole:
+        if look.enters_roots or not look.is_complete:
             return
     shown = ", ".join(config.image_roots)
     raise ValueError(
@@ -294,7 +284,7 @@ def check_roots_used(config: SourceConfig, source: str) -> None:
 
 
 def left_out(config: SourceConfig) -> str:
-    """As `links_outside`, or else a clause about what is no file, or a link to nothing."""
+    """As `links_outside`, or else a clause about the first file that is not regular, or a broken link."""
     if links := links_outside(config):
         return links
     look = Look(config)
@@ -311,16 +301,15 @@ def left_out(config: SourceConfig) -> str:
 
 
 def links_outside(config: SourceConfig) -> str:
-    """A clause about links that lead outside the input, with the remedy; or an empty text."""
+    """A clause about the links that lead outside the input, with the remedy; empty if there are none."""
     look = Look(config)
     if look.is_folder:
         collections.deque(look.walk(), maxlen=0)
     if not look.outside:
         return ""
     link, leads_to = next(iter(look.outside.items()))
-    roots = dict.fromkeys(one if is_folder(one) else os.path.dirname(one) for one in look.outside.values())
-    shown = list(itertools.islice(roots, _SHOWN + 1))
-    if len(shown) > _SHOWN:
-        shown = [os.path.commonpath(list(roots))]
+    targets = look.outside.values()
+    roots = list(dict.fromkeys(one if is_folder(one) else os.path.dirname(one) for one in targets))
+    shown = roots if len(roots) <= _SHOWN else [os.path.commonpath(roots)]
     flags = " ".join(flag_with("--image_root", one) for one in shown)
     return f"; {link!r} is a link to {leads_to!r}, outside the input: give {flags}"

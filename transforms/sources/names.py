@@ -1,4 +1,4 @@
-"""The meaning of file and folder names, and names and texts in messages."""
+"""Reads extensions, splits and other facts from file and folder names; prepares names for messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EXTENSIONS = """
     sgi rgb rgba bw ras xbm xpm dds exr hdr qoi
 """
 IMAGE_EXTENSIONS = frozenset(_EXTENSIONS.split())
-"""Extensions, in lower case, of files that are images by name. Decoding shows whether they are."""
+"""Extensions of image files, in lower case."""
 
 SPLIT_NAMES = frozenset(("train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"))
 """Names of splits, in lower case and without a year."""
@@ -38,7 +38,7 @@ NOT_AN_IMAGE = "not an image by name"
 
 
 def extension_of(name: str) -> str:
-    """The extension of a file name or path, in lower case and without its dot; empty where there is none."""
+    """The extension of a file name or path, in lower case and without its dot; empty if it has none."""
     stem, _, extension = name.rpartition(".")
     return "" if not stem or stem[-1] == "/" or "/" in extension else extension.lower()
 
@@ -72,7 +72,7 @@ def is_hidden(name: str) -> bool:
 
 
 def split_named(name: str) -> str | None:
-    """The split that a name means, in lower case and without a year; None if it names no split."""
+    """The split that a name denotes, in lower case and without a year; None if it is not a split's name."""
     if name in SPLIT_NAMES:  # fast path: most rows of a table
         return name
     split = without_year(name).lower()
@@ -80,17 +80,17 @@ def split_named(name: str) -> str | None:
 
 
 def is_split_name(name: str) -> bool:
-    """Whether a name means a split, in any case and with or without a year: `train`, `Val2017`."""
+    """Whether a name denotes a split, in any case and with or without a year: `train`, `Val2017`."""
     return split_named(name) is not None
 
 
 def normal_split(name: str) -> str:
-    """The split that a name means; a name that means none is returned as it is."""
+    """The split that a name denotes; any other name unchanged."""
     return split_named(name) or name
 
 
 def split_of_folders(key: str) -> str | None:
-    """The split that the first folder with the name of one in a path means; None where there is none."""
+    """The split of the first folder in a path that is named like one; None if there is none."""
     folder = key.rpartition("/")[0]
     return _split_of_folder(folder) if folder else None
 
@@ -101,7 +101,7 @@ def _split_of_folder(path: str) -> str | None:
 
 
 def splits_in(name: str) -> set[str]:
-    """The splits named by parts of a file's name: `test` for `x-Test2017.tar`."""
+    """The splits that parts of a file's name denote: `test` for `x-Test2017.tar`."""
     return set(filter(None, map(split_named, re.split(r"[-_.]", name))))
 
 
@@ -113,15 +113,10 @@ def without_year(name: str) -> str:
 def next_in_split_name(start: str) -> set[str]:
     """The characters that can follow `start` in the name of a split with `/` at its end."""
     forms = (f"{name}{year}/" for name in SPLIT_NAMES for year in _YEARS)
-    following = {
-        form[len(start)] for form in forms if len(form) > len(start) and _begins(form, start.lower())
-    }
+    pattern = re.sub("[0-9]", r"[\g<0>#]", re.escape(start.lower())) + "(.)"
+    following = {match[1] for match in map(re.compile(pattern).match, forms) if match}
     digits = set("0123456789") if "#" in following else set()
     return {spelled for char in following - {"#"} for spelled in (char, char.upper())} | digits
-
-
-def _begins(form: str, start: str) -> bool:
-    return all(one == char or (one == "#" and char.isdigit()) for one, char in zip(form, start, strict=False))
 
 
 def is_unicode(text: str) -> bool:
@@ -136,12 +131,12 @@ def is_unicode(text: str) -> bool:
 
 
 def one_line(error: BaseException) -> str:
-    """The message of an exception, in a line that is not long; or its type."""
+    """The message of an exception, shortened and in one line; or its type."""
     return clipped(" ".join(str(error).split())) or type(error).__name__
 
 
 def clipped(text: str, most: int = _LONGEST) -> str:
-    """A text of the input, which may be of any length and of several lines, for a message."""
+    """A text of the input, shortened and in one line, for a message."""
     shown = printable(text if len(text) <= most else f"{text[:most]}…")
     return shown if shown.isprintable() else repr(shown)
 
@@ -157,10 +152,10 @@ def printable(text: str) -> str:
 
 
 def failed(key: str, fault: BadInput) -> Failure:
-    """The failed record of a key that may not be UTF-8."""
+    """The failure of a key, which may not be UTF-8."""
     return Failure(printable(key), fault.stage, fault.reason, printable(fault.detail))
 
 
 def skipped(key: str, reason: str, detail: str = "") -> Failure:
-    """An input that is left out on purpose; its key may not be UTF-8."""
+    """The failure of an input that is skipped on purpose; its key may not be UTF-8."""
     return Failure(printable(key), "list", reason, printable(detail), skipped=True)

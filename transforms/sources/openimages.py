@@ -2,8 +2,8 @@
 
 https://storage.googleapis.com/openimages/web/download_v7.html
 
-Images that exist are listed first. Rows of the CSV files, which are in no order and may be millions, go to a
-file on disk, from which the records are made image by image.
+Existing images are listed first. The rows of the CSV files may be millions in any order; a file on disk holds
+them until the record of their image is made.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ _FLAG_COLUMNS = tuple(f"Is{name.title().replace('_', '')}" for name in _FLAGS)
 _LISTED, _ANNOTATED = 1, 2
 _MISSING = "where only a part of the images is meant to be there, raise --max_failure_ratio"
 _NO_MASKS = "masks are not taken"
-_SAME = 1e-5  # of a box in two files
-_CELL = 4 * _SAME  # the sums of two such boxes differ by no more
+_SAME = 1e-5  # the difference between coordinates of one box in two files
+_CELL = 4 * _SAME  # the difference between the sums of their coordinates
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -88,12 +88,12 @@ class CsvFile:
     split: str | None
 
     def header(self) -> tuple[str, ...]:
-        """The names of its columns. Raises ValueError where a required one is missing."""
+        """The names of its columns. Raises ValueError if a required one is missing."""
         first = next(read_rows(self.manifest.file), None)
         header = () if first is None or isinstance(first[1], BadInput) else tuple(map(str.strip, first[1]))
         missing = [name for name in _REQUIRED.get(self.kind, ()) if name not in header]
         if missing:
-            raise ValueError(f"{self.manifest.name} has no column {missing[0]}, as Open Images has there")
+            raise ValueError(f"{self.manifest.name} has no column {missing[0]}, which Open Images has")
         return header
 
     def classes(self) -> Iterator[tuple[str, str]]:
@@ -104,10 +104,9 @@ class CsvFile:
 
 
 def csv_files(look: Look) -> list[CsvFile]:
-    """The CSV files in the input and `annotations`, in the order of their paths; those of few classes first.
+    """The CSV files in the input and `annotations`, by path; those of boxable classes come first.
 
-    Raises:
-        OSError: one is a link that leads outside the input, or to nothing.
+    Raises OSError if one is a link that leads outside the input, or to nothing.
     """
     found = []
     for key in _keys("annotations", look):
@@ -119,19 +118,19 @@ def csv_files(look: Look) -> list[CsvFile]:
     return sorted(found, key=lambda file: ("boxable" not in file.manifest.name, file.manifest.name))
 
 
-def _folders_called(wanted: str, look: Look) -> list[str]:
-    """The folders in an input that are called `wanted`, in any case."""
+def _folders_named(wanted: str, look: Look) -> list[str]:
+    """The folders in an input with this name, in any case."""
     return [name[:-1] for name in look.names() if name.lower() == f"{wanted}/"]
 
 
 def _keys(wanted: str, look: Look) -> list[str]:
-    """Keys of the files and folders in an input, and in its folders of a name; folders end in `/`."""
-    folders = ("", *_folders_called(wanted, look))
+    """Keys of the files and folders in an input and in its folders of this name; folders end in `/`."""
+    folders = ("", *_folders_named(wanted, look))
     return [joined(folder, name) for folder in folders for name in look.names(folder)]
 
 
 class OpenImagesSource(Source):
-    """Lists the images of Open Images that are there, with their boxes, labels and masks."""
+    """Lists the existing images of Open Images, with their boxes, labels and masks."""
 
     name = "openimages"
     description = Description(
@@ -158,7 +157,7 @@ class OpenImagesSource(Source):
         for file in files:
             try:
                 if file.kind == "classes":
-                    next(file.classes(), None)  # raises where it cannot be read
+                    next(file.classes(), None)  # raises if it cannot be read
                 elif file.kind != "machine":
                     file.header()
             except ValueError as error:
@@ -181,7 +180,7 @@ class OpenImagesSource(Source):
 class _Row(msgspec.Struct, frozen=True, array_like=True):
     """A row as it is stored on disk."""
 
-    kind: str  # boxes, masks; present or absent: a label that the image has or has not
+    kind: str  # boxes, masks; present or absent: a label that the image has or does not have
     label: str
     box: Box = Box(0, 0, 0, 0)  # normalised to [0, 1]
     flags: tuple[int | None, ...] = ()  # in the order of _FLAGS
@@ -193,7 +192,7 @@ _decode = msgspec.msgpack.Decoder(_Row).decode
 
 
 class _Classes:
-    """Labels of classes: names, where no two classes share one, or else ids."""
+    """Labels of classes: names, or ids if two classes share a name."""
 
     def __init__(self, files: Sequence[CsvFile]) -> None:
         self._names: dict[str, str] = {}
@@ -220,7 +219,7 @@ class _Classes:
 
 
 class _Reading:
-    """Reads the input once. Image ids are numbered; those of images that exist come first."""
+    """Reads the input once. Image ids are numbered; existing images come first."""
 
     def __init__(self, config: SourceConfig, entries: EntriesByImage) -> None:
         self._config = config
@@ -229,7 +228,7 @@ class _Reading:
         self._root = real_path(config.input)
         self._confinement = Confinement((self._root, *config.image_roots))
         look = Look(config)
-        self._mask_folders = _folders_called(_MASKS, look)
+        self._mask_folders = _folders_named(_MASKS, look)
         self._files = csv_files(look)
         self._classes = _Classes(self._files)
         self._takes_masks = _MASKS in config.include_annotations
@@ -295,7 +294,7 @@ class _Reading:
             self._splits[number] = sys.intern(split)
 
     def _read(self, file: CsvFile) -> Iterator[Failure]:
-        """Takes the rows of a file; yields those of no image, and a count of labels that are not taken."""
+        """Stores the rows of a file; yields failures for rows without an image and labels not verified."""
         header = file.header()
         fractions = 0
         for line, cells in itertools.islice(read_rows(file.manifest.file), 1, None):
@@ -336,7 +335,7 @@ class _Reading:
             yield Failure(file.manifest.name, "annotations", reason, f"{fractions} rows", skipped=True)
 
     def _row(self, file: CsvFile, row: Mapping[str, str]) -> _Row | None:
-        """A row as it is stored; None for a label that nobody has verified."""
+        """A row to store; None for a label that nobody has verified."""
         if is_empty(row["LabelName"]):
             raise BadInput("annotations", "row without a label", "LabelName is empty")
         confidence = _confidence(row["Confidence"]) if file.kind == "labels" else 1
@@ -357,13 +356,10 @@ class _Reading:
         if number in self._faults:
             raise self._faults[number]
         rows = [_decode(data) for data in self._entries.of(number)]
-        present, absent = (
-            tuple(dict.fromkeys(row.label for row in rows if row.kind == kind))
-            for kind in ("present", "absent")
-        )
-        found = {"labels_absent": absent, "rotation": self._rotations.get(number)}
+        absent, rotation = _labels(rows, "absent"), self._rotations.get(number)
+        found = {"labels_absent": absent, "rotation": rotation}
         features: dict[str, FeatureValue] = {name: value for name, value in found.items() if value}
-        labels = self._selection.labels(file.key, present)
+        labels = self._selection.labels(file.key, _labels(rows, "present"))
         objects = []
         for row, mask in _with_masks(rows):
             given = zip(_FLAGS, row.flags, strict=False)
@@ -382,12 +378,12 @@ class _Reading:
         return ImageRef(found.path, version=found.version)
 
     def _missing(self) -> Iterator[Failure]:
-        """The images of rows that do not exist."""
+        """Failures for images that have rows but do not exist."""
         for image in sorted(self._numbers):
             number = self._numbers[image]
             if number < len(self._images):
                 continue
-            # its name in the complete dataset, for --include and --exclude
+            # its path in the complete dataset, for --include and --exclude
             key = "/".join(filter(None, (_IMAGES, self._splits[number], f"{image}.jpg")))
             if self._states[number] & _ANNOTATED:
                 missing = Failure(key, "annotations", "not found", _MISSING)
@@ -395,6 +391,10 @@ class _Reading:
                 reason = "listed image that is not there and has no annotation"
                 missing = Failure(key, "annotations", reason, skipped=True)
             yield missing if self._selection.takes(key) else skipped(key, EXCLUDED)
+
+
+def _labels(rows: Sequence[_Row], kind: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(row.label for row in rows if row.kind == kind))
 
 
 def _confidence(cell: str) -> float:

@@ -1,4 +1,4 @@
-"""Images whose annotations are files of their own: `images/train/1.jpg` and `labels/train/1.txt`."""
+"""Images with a separate annotation file each: `images/train/1.jpg` and `labels/train/1.txt`."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from recordmill.transforms.storage.files import is_folder, names_in, open_file
 from recordmill.transforms.storage.paths import absolute, below, real_path
 
 IMAGE_FOLDERS = frozenset(("images", "image", "imgs", "img", "jpegimages", "leftimg8bit"))
-"""Names, in lower case, of folders that hold the images where another one holds their annotations."""
+"""Names, in lower case, of folders of images that lie next to a folder of annotations."""
 
 ORPHAN = "annotation without its image"
 ROOT_NAMES = 10_000
-"""Names that are read of the folder of the input, or of one that may hold splits, in a bucket."""
+"""Names that are listed in the input folder, or in a folder that may contain splits, of a bucket."""
 
 _LONGEST_LINE = 1 << 16
 
 
 class ImageSet(NamedTuple):
-    """Images of one split: those below a folder, or in a list."""
+    """The images of one split: in a folder, or in a list."""
 
-    split: str  # as the description has it
+    split: str  # as in the description of the dataset
     text: str  # path in the description
-    key: str | None  # path below a root; empty for the root, None where there is no such path
+    key: str | None  # path below a root; empty for the root itself, None if it does not exist
     list_path: str = ""  # real path of the list; empty for a folder
 
 
@@ -37,24 +37,24 @@ _Find = Callable[[str, ImageSet], tuple[str, str | None]]
 
 
 class Listed(NamedTuple):
-    """An image of a split, the line of a list that names it, and the annotation that the line gives it."""
+    """An image of a split."""
 
     key: str
     split: str | None = None
-    origin: str = ""
-    annotation: str | None = None
+    origin: str = ""  # the line of a list that names it
+    annotation: str | None = None  # in that line
 
 
 def root_of(config: SourceConfig) -> str:
-    """The folder of the input; of a file, the one it lies in."""
+    """The input folder, or the folder of an input file."""
     path = real_path(config.input)
     return path if is_folder(path) else real_path(os.path.dirname(absolute(config.input)))
 
 
 def input_files(config: SourceConfig) -> Iterator[tuple[str, TreeFile | Failure]]:
-    """The files below the input, then those below image roots that are not in it or linked from it.
+    """The files in the input, then those in image roots that the input does not contain or link to.
 
-    Each comes with the root that it was found in, below which its key is the path.
+    Each comes with its root; its key is the path below that.
     """
     roots = tuple(dict.fromkeys((root_of(config), *map(real_path, config.image_roots))))
     visited: list[str] = []
@@ -77,17 +77,17 @@ def input_files(config: SourceConfig) -> Iterator[tuple[str, TreeFile | Failure]
 
 
 def without_folder(path: str, names: Collection[str]) -> str:
-    """A path without the last folder that is called, in any case, one of `names`."""
-    *folders, name = path.split("/")
-    for at in range(len(folders) - 1, -1, -1):
-        if folders[at].lower() in names:
-            del folders[at]
+    """A path without the last folder whose name, in lower case, is one of `names`."""
+    parts = path.split("/")
+    for at in range(len(parts) - 2, -1, -1):
+        if parts[at].lower() in names:
+            del parts[at]
             break
-    return "/".join((*folders, name))
+    return "/".join(parts)
 
 
 def folder_split(key: str) -> str | None:
-    """The split of an image by its first folder, or by the one in or around the folder `images`."""
+    """The split in the name of an image's first folder, or of the one inside `images`."""
     folders = key.split("/")[:-1]
     if folders and folders[0].lower() in IMAGE_FOLDERS:
         del folders[0]
@@ -95,7 +95,7 @@ def folder_split(key: str) -> str | None:
 
 
 def folder_splits(config: SourceConfig) -> tuple[str, ...]:
-    """The splits that folders are named like, where `folder_split` finds them."""
+    """The splits in the names of folders, where `folder_split` looks for them."""
     roots = (root_of(config), *map(real_path, config.image_roots))
     paths = [f"{root}/{name}" for root in roots for name in names_in(root, ROOT_NAMES)]
     around = [path for path in paths if path.rpartition("/")[2].lower() in IMAGE_FOLDERS and is_folder(path)]
@@ -105,17 +105,17 @@ def folder_splits(config: SourceConfig) -> tuple[str, ...]:
 
 
 def is_split_list(key: str) -> bool:
-    """Whether a file at the root is named like a list of the images of a split: `train.txt`."""
+    """Whether a file is at the root and named like a list of the images of a split: `train.txt`."""
     return "/" not in key and extension_of(key) == "txt" and split_named(key[:-4]) is not None
 
 
 def images_of_splits(
     images: Collection[str], sets: Sequence[ImageSet], find: _Find
 ) -> Iterator[Listed | Failure]:
-    """The images of each set, then those in none; without sets all images, whose splits are folders.
+    """The images of each set, then those in none; without sets all images, with splits from folders.
 
-    `find` returns the key of the image in a line of a list, and of its annotation if the line has one, or
-    raises BadInput.
+    `find` returns the key of the image in a line of a list, and the key of its annotation if the line has
+    one. It raises BadInput if there is no such image.
     """
     if all(one.key is None for one in sets):
         yield from (Listed(key, folder_split(key)) for key in images)
@@ -136,8 +136,8 @@ def images_of_splits(
 
 def _read_list(one: ImageSet, find: _Find) -> Iterator[Listed | Failure]:
     seen: set[str] = set()
-    file = open_file(one.list_path)
     name = (one.key or "").rpartition("/")[2]
+    file = open_file(one.list_path)
     with io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape") as lines:
         for number, line in enumerate(iter(lambda: lines.readline(_LONGEST_LINE), ""), 1):
             if not (text := line.strip()):

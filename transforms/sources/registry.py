@@ -13,13 +13,13 @@ from recordmill.transforms.sources.source import Source
 
 
 class Row(NamedTuple):
-    """A source, and how an input of it is recognised."""
+    """A source, and how its inputs are detected."""
 
     source: str  # module and class
     rule: rules.Rule  # why an input looks like this source, or None
-    reads: str = "input"  # an `input`, `annotations` of one too, or only `rows`: a file, no folder
-    needs_images: bool = True  # a dataset without a file that is an image by name is incomplete
-    is_inner: bool = False  # it recognises the folder above a dataset, but should be given the dataset's own
+    reads: str = "input"  # `input`; `annotations` for --annotations too; `rows` for files of rows, no folders
+    needs_images: bool = True  # a dataset without files that are images by name is incomplete
+    is_inner: bool = False  # its rule also fits a folder above the dataset, but the dataset's own is better
 
 
 ROWS = {
@@ -33,7 +33,7 @@ ROWS = {
     "imagenet": Row("imagenet.source.ImagenetSource", rules.imagenet),
     "yolo": Row("yolo.source.YoloSource", rules.yolo),
     "voc": Row("voc.source.VocSource", rules.voc, is_inner=True),
-    "labelme": Row("labelme.source.LabelmeSource", rules.labelme, needs_images=False, is_inner=True),
+    "labelme": Row("labelme.LabelmeSource", rules.labelme, needs_images=False, is_inner=True),
     "openimages": Row("openimages.OpenImagesSource", rules.openimages),
     "masks": Row("masks.source.MasksSource", rules.masks),
     "frames": Row("frames.FramesSource", rules.frames),
@@ -42,14 +42,12 @@ ROWS = {
     "jsonl": Row("tables.manifest_sources.JsonlSource", rules.jsonl, "rows"),
     "folder": Row("folder.FolderSource", rules.folder),
 }
-"""By their value of `--source`. The first whose rule fits is detected: particular ones first."""
+"""By their value of `--source`. Detection takes the first whose rule fits: specific formats come first."""
 
 
 class _Sources(Mapping[str, Source]):
-    """Each source by its name, imported when it is first used."""
-
     def __getitem__(self, name: str) -> Source:
-        return _made(ROWS[name].source)
+        return _source(ROWS[name].source)
 
     def __iter__(self) -> Iterator[str]:
         return iter(ROWS)
@@ -59,14 +57,14 @@ class _Sources(Mapping[str, Source]):
 
 
 @functools.cache
-def _made(path: str) -> Source:
-    module, _, source = path.rpartition(".")
-    made: Source = getattr(importlib.import_module(f"{__package__}.{module}"), source)()
-    return made
+def _source(path: str) -> Source:
+    module, _, name = path.rpartition(".")
+    source: Source = getattr(importlib.import_module(f"{__package__}.{module}"), name)()
+    return source
 
 
 SOURCES: Mapping[str, Source] = _Sources()
-"""By name, in the order of the rows; each is imported when it is first used."""
+"""The sources by name, in the order of the rows. Each is imported when it is first used."""
 
 
 def source_of(config: SourceConfig) -> Source:

@@ -1,4 +1,4 @@
-"""Which of the listed records are taken, and labels read from their keys: alike for every source."""
+"""Selects records by their keys, and reads labels from keys, for all sources."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ NO_LABEL = "label pattern does not match"
 
 
 def glob_regex(pattern: str) -> str:
-    """The regular expression that a glob over keys means.
+    """The regular expression of a glob over keys; it is case-sensitive.
 
     `*` and `?` match within a part of the key, `**` across parts, `**/` also no part at all; `[a-z]` and
-    `[!a-z]` are sets. A pattern without `/` matches the last part, the file name. Matching is case-sensitive.
+    `[!a-z]` are sets. A pattern without `/` matches the last part, the file name.
     """
     text = pattern if "/" in pattern else f"**/{pattern}"
     tokens = re.findall(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]|.", text.lstrip("/"), re.DOTALL)
@@ -41,11 +41,7 @@ def _token_regex(token: str) -> str:
 
 
 class Selection:
-    """`--include`, `--exclude` and `--label_pattern`, compiled.
-
-    Raises:
-        ValueError: one of them is not valid; the message names the flag.
-    """
+    """`--include`, `--exclude` and `--label_pattern`, compiled. Raises ValueError if one is not valid."""
 
     def __init__(self, config: SourceConfig) -> None:
         self._include = _globs_regex("--include", config.include)
@@ -53,13 +49,13 @@ class Selection:
         self._label = None if config.label_pattern is None else _label_regex(config.label_pattern)
 
     def takes(self, key: str) -> bool:
-        """Whether a record with this key is wanted."""
+        """Whether a record with this key is selected."""
         if self._include is not None and not self._include.fullmatch(key):
             return False
         return self._exclude is None or not self._exclude.fullmatch(key)
 
     def item(self, key: str, make: Callable[[], _T]) -> _T | Failure:
-        """The record of a key as `make` returns it; or why there is none: not selected, or a BadInput."""
+        """The record that `make` returns; a failure if the key is not selected or `make` raises BadInput."""
         if not self.takes(key):
             return skipped(key, EXCLUDED)
         try:
@@ -68,15 +64,11 @@ class Selection:
             return failed(fault.key or key, fault)
 
     def left_out(self, key: str, reason: str, detail: str = "") -> Failure:
-        """The input of a key that is skipped for a reason, unless it is not selected in the first place."""
+        """The failure of an input that is skipped for a reason, or because its key is not selected."""
         return skipped(key, reason, detail) if self.takes(key) else skipped(key, EXCLUDED)
 
     def labels(self, key: str, found: _Labels) -> _Labels:
-        """The labels of a record: that in its key where there is a label pattern, else those found.
-
-        Raises:
-            BadInput: stage `list`, `label pattern does not match`: nothing, or the empty string, was found.
-        """
+        """The label in the key if there is a label pattern, else the labels found. Raises BadInput."""
         if self._label is None:
             return found
         match = self._label.search(key)
@@ -98,9 +90,7 @@ def _label_regex(pattern: str) -> re.Pattern[str]:
     try:
         regex = re.compile(pattern)
     except re.error as error:
-        raise ValueError(
-            f"--label_pattern is {pattern!r}, which is not a regular expression: {error}"
-        ) from error
+        raise ValueError(f"--label_pattern is {pattern!r}, not a regular expression: {error}") from error
     if not regex.groups:
         remedy = "put the label in parentheses, as in '([a-z]+)_'"
         raise ValueError(f"--label_pattern is {pattern!r}, which has no group; {remedy}")

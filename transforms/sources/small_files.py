@@ -1,4 +1,4 @@
-"""Small files of annotations: found, read ahead, and, where they are XML, parsed without entities."""
+"""Reads small files of annotations ahead, and parses XML without entities."""
 
 from __future__ import annotations
 
@@ -20,11 +20,7 @@ _T = TypeVar("_T")
 
 
 def parse_xml(data: bytes) -> Element:
-    """The root of an XML file. Document types, and so entities and external references, are refused.
-
-    Raises:
-        BadInput: stage `annotations`; `not XML`, `XML with a document type` or `XML too large`.
-    """
+    """The root of an XML file. Raises BadInput; a document type, and so an entity, is refused."""
     from defusedxml import DefusedXmlException
     from defusedxml.ElementTree import DefusedXMLParser
 
@@ -44,7 +40,7 @@ def parse_xml(data: bytes) -> Element:
 
 
 class _BoundedBuilder(TreeBuilder):
-    """Builds a tree of so many elements, so deep."""
+    """Builds a tree of limited depth and number of elements."""
 
     _depth = _elements = 0
 
@@ -63,11 +59,7 @@ class _BoundedBuilder(TreeBuilder):
 
 
 def small_text(path: str, name: str) -> str:
-    """The text of a file, at a real path, that describes a dataset; `name` is in messages.
-
-    Raises:
-        ValueError: it is too large, or not UTF-8.
-    """
+    """The text of a small file, at a real path. Raises ValueError if it is too large, or not UTF-8."""
     with open_file(path) as stream:
         data = stream.read(_MAX_TEXT_BYTES + 1)
     if len(data) > _MAX_TEXT_BYTES:
@@ -81,14 +73,9 @@ def small_text(path: str, name: str) -> str:
 def read_files(
     items: Iterable[tuple[_T, TreeFile | None]], most: int = MAX_XML_BYTES
 ) -> Iterator[tuple[_T, bytes | BadInput]]:
-    """Each item with the bytes of its file, or why they cannot be read; requests those of a service ahead.
+    """Each item with the bytes of its file, or why they cannot be read; requests remote files ahead.
 
-    Args:
-        items: and their files, in order; an item without a file has no bytes.
-        most: bytes that a file may have.
-
-    Raises:
-        OSError: a fault that may pass, and has not.
+    An item without a file has no bytes. Raises OSError for a transient fault that has lasted.
     """
     reader = ImageReader()
 

@@ -15,7 +15,7 @@ from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.storage.files import is_folder
 
 Item = ImageRecord | Failure | ClassNames
-"""What a source lists: a record, an input that is not in the dataset and why, or the classes it defines."""
+"""An item of a source: a record, an input that is not in the dataset and why, or classes it defines."""
 
 Items = Generator[Item, None, None]
 
@@ -23,50 +23,36 @@ SOURCE_FLAGS = (
     *("annotations", "image_column", "label_column", "label_pattern"),
     *("include_annotations", "input_features", "mask_pattern"),
 )
-"""Flags that some sources use and others do not."""
+"""Flags that only some sources use."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Description:
-    """What a source reads, for `recordmill formats` and the reference page of sources."""
+    """Describes an input format, for `recordmill formats` and the reference."""
 
-    reads: str  # the files, in a line
-    label: str  # where labels come from
+    reads: str  # its files, in one line
+    label: str  # where labels are read from
     split: str
     key: str  # of a record
-    example: str  # a tree of files, a line each, folders indented by two spaces and ending in `/`
-    annotations: tuple[str, ...] = ()  # those of `ANNOTATIONS` that it can store
+    example: str  # a tree of files, one per line; folders end in `/`, their files are indented by two spaces
+    annotations: tuple[str, ...] = ()  # values of `--include_annotations` that it supports
 
 
 class Source(abc.ABC):
-    """An input format: subclasses set `name` and `description` and define `items`; the rest has defaults.
+    """An input format: subclasses set `name` and `description` and define `items`; the rest has defaults."""
 
-    Attributes:
-        name: its value of `--source`.
-        description: for people.
-        flags: those of `SOURCE_FLAGS` that may be given; any other one is an error. `include_annotations` may
-            be, too, if the description has annotations.
-        searches_roots: it looks for images in the image roots; otherwise only links may lead there.
-        needs_folder: the input may not be a file.
-        untyped: values of features are text, and their types are found from all records.
-    """
-
-    name: ClassVar[str]
+    name: ClassVar[str]  # its value of `--source`
     description: ClassVar[Description]
-    flags: ClassVar[tuple[str, ...]] = ()
-    searches_roots: ClassVar[bool] = False
-    needs_folder: ClassVar[bool] = False
-    untyped: ClassVar[bool] = False
+    flags: ClassVar[tuple[str, ...]] = ()  # of SOURCE_FLAGS; with annotations, also `include_annotations`
+    searches_roots: ClassVar[bool] = False  # for images; otherwise only links lead into the image roots
+    needs_folder: ClassVar[bool] = False  # the input may not be a file
+    untyped: ClassVar[bool] = False  # features are text; their types are found from all records
 
     def check(self, config: SourceConfig) -> None:
-        """Checks a call: its flags, and the input as far as that is cheap.
-
-        Raises:
-            ValueError: one line that names the flag, its value and what is wrong.
-        """
+        """Checks the flags, and the input if that is cheap. Raises ValueError with flag, value and error."""
         check_input_exists(config)
         self._check_flags(config)
-        Selection(config)  # raises for one that is not valid
+        Selection(config)  # raises ValueError
         with readable("--input", config.input):
             if self.needs_folder and not is_folder(config.input):
                 raise ValueError(f"--input is {config.input!r}, a file; --source {self.name} reads a folder")
@@ -88,12 +74,7 @@ class Source(abc.ABC):
             raise ValueError(f"--include_annotations has {given[0]!r}; {has}")
 
     def check_input(self, config: SourceConfig) -> None:
-        """Looks for what makes an existing input unreadable; finds nothing by default.
-
-        Raises:
-            ValueError: as `check`.
-            OSError: the input cannot be looked at; `check` names it.
-        """
+        """Raises ValueError, as `check`, or OSError if the existing input cannot be read."""
         return
 
     def split_names(self, config: SourceConfig) -> tuple[str, ...] | None:
@@ -103,19 +84,14 @@ class Source(abc.ABC):
             return None if found is None else tuple(sorted({split for split in found if split is not None}))
 
     def splits(self, config: SourceConfig) -> Iterable[str | None] | None:
-        """The splits that the layout of the input names, whether or not they have a record; in any order.
+        """The splits in the layout of the input, with or without records; None if a column has the splits.
 
-        A record may have no split all the same: an image next to the folders of splits. None where a column
-        of the input names the splits.
+        Records may still have no split: images next to the folders of splits.
         """
         return ()
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
-        """The schemas that `--schema auto` writes; none to detect them from the records.
-
-        Raises:
-            OSError: the input cannot be looked at.
-        """
+        """The schemas that `--schema auto` writes; none to detect them from the records. Raises OSError."""
         return ()
 
     def items(self, config: SourceConfig, scratch: str) -> Items:
@@ -124,41 +100,29 @@ class Source(abc.ABC):
         Memory does not grow with the input.
 
         Args:
-            config: one that `check` has passed.
-            scratch: an existing folder of the run's own, for containers that have to be unpacked.
+            config: a configuration that passed `check`.
+            scratch: an existing folder of the run, for containers that have to be unpacked.
 
         Raises:
-            JobError: the input cannot be used at all, which only reading it shows.
-            OSError: a fault of the file system that is not one file's own, and has not passed.
+            JobError: the input cannot be used, which `check` did not find.
+            OSError: a lasting fault of the file system that concerns more than one file.
         """
         for part in self.parts(config, 1):
             yield from self.part_items(config, scratch, part)
 
     def parts(self, config: SourceConfig, most: int) -> Iterator[Any]:
-        """The parts of a large input that workers list in parallel; by default it has one, None.
+        """The parts of a large input without a limit, which workers list in parallel; by default one, None.
 
-        Args:
-            config: one that `check` has passed, without a limit.
-            most: the number of parts that are of use where an input can be divided anywhere.
-
-        Raises:
-            JobError, OSError: as `items`.
+        Raises JobError or OSError as `items`. `most` is the number of parts that are useful.
         """
         yield None
 
     def part_items(self, config: SourceConfig, scratch: str, part: Any) -> Items:
-        """As `items`, of one part; all parts together have the items of the input, in any order.
-
-        More than one part may yield the same classes.
-        """
+        """As `items`, of one part. All parts together have all items of the input; classes may repeat."""
         raise NotImplementedError(f"{type(self).__name__} defines neither items nor part_items")
 
     def read(self, config: SourceConfig, scratch: str, part: Any = None) -> Iterator[Item]:
-        """The items of a part, or of the input up to the `--limit`-th record.
-
-        Raises:
-            JobError: as `items`; or a fault of the file system lasts.
-        """
+        """The items of a part, or of the input up to the `--limit`-th record. Raises JobError."""
         found = self.items(config, scratch) if part is None else self.part_items(config, scratch, part)
         left = config.limit
         with contextlib.closing(found), listing_faults():
@@ -172,7 +136,7 @@ class Source(abc.ABC):
 
 @contextlib.contextmanager
 def listing_faults() -> Iterator[None]:
-    """Makes a JobError of a fault of the file system that is not one file's own, and has not passed."""
+    """Raises JobError for a lasting fault of the file system that concerns more than one file."""
     try:
         yield
     except OSError as error:

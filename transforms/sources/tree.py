@@ -13,11 +13,12 @@ from recordmill.transforms.sources.names import HIDDEN, failed, is_hidden, is_un
 from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.faults import os_fault
 from recordmill.transforms.storage.file_system import Entry, file_system
+from recordmill.transforms.storage.files import is_file, status_of
 from recordmill.transforms.storage.listing import ListingsAhead, located
 from recordmill.transforms.storage.name_parts import EVERYTHING, KeyRange
 from recordmill.transforms.storage.paths import real_path
 
-_MAX_LINKED_FOLDERS = 4  # on one path: folders that link to each other have no end of paths otherwise
+_MAX_LINKED_FOLDERS = 4  # on one path: folders that link to each other would have endless paths
 _NAMELESS = "names of objects have // in them; rename them"
 
 
@@ -39,19 +40,17 @@ class _Folder(NamedTuple):
     path: str  # real path
     prefix: str  # of the keys in it
     lineage: frozenset[str]  # real paths of the folders above it
-    links: int  # of the folders above it that were reached by a link
-    listings: ListingsAhead  # that has its own
+    links: int  # the number of links on its path
+    listings: ListingsAhead  # lists it
 
 
 class Tree:
-    """Walks a folder; holds one folder's names a level. A symbolic link has to lead into one of the roots.
+    """Walks a folder; holds one folder's names per level. Symbolic links must lead into one of the roots.
 
     Args:
-        root: path of a folder.
         image_roots: further folders that links may lead into.
         skip_dirs: absolute folders that are left out silently.
-        passes_over: the reason to skip a file without looking at it, or None, by its key; hidden files never
-            get there.
+        passes_over: returns the reason to skip a file by its key, or None; hidden files are skipped before.
     """
 
     def __init__(
@@ -78,12 +77,12 @@ class Tree:
         on_listed: Callable[[list[Entry]], None] | None = None,
         keys: KeyRange = EVERYTHING,
     ) -> Iterator[TreeFile | Failure]:
-        """All files, and failures: what cannot be looked at, or is skipped (hidden, a loop of links).
+        """All files, and failures: files that cannot be read, or are skipped (hidden, a loop of links).
 
         Args:
             prefix: key of the folder to begin in, ending in `/`; empty for the root.
-            on_listed: is called with the entries of that folder before any of them is yielded.
-            keys: nothing else is yielded; folders outside are not listed.
+            on_listed: called with the entries of that folder before any of them is yielded.
+            keys: the range of keys to yield; folders outside are not listed.
         """
         folder = self._root
         for name in prefix.rstrip("/").split("/") if prefix else ():
@@ -104,11 +103,7 @@ class Tree:
                 levels.pop()
 
     def file(self, name: str) -> TreeFile | Failure:
-        """One file of the root, as `files` has it.
-
-        Raises:
-            OSError: the file cannot be looked at.
-        """
+        """One file of the root, as `files` yields it. Raises OSError."""
         path = os.path.join(self._root.path, name)
         system = file_system(path)
         found = system.find(path)
@@ -118,11 +113,11 @@ class Tree:
         return self._file(self._root, entry)
 
     def leaves_out(self, name: str) -> bool:
-        """Whether a folder of the root is hidden, or one of those that are left out silently."""
+        """Whether a folder of the root is hidden, or one of the skipped folders."""
         return is_hidden(name) or real_path(os.path.join(self._root.path, name)) in self._skip_dirs
 
     def enters(self, key: str) -> bool:
-        """Whether a folder that is no link, by its key with a `/` at the end, is looked into."""
+        """Whether a folder that is not a link is listed; its key ends in `/`."""
         path = key[:-1]
         name = path.rpartition("/")[2]
         return bool(name) and not is_hidden(name) and f"{self._root.path}/{path}" not in self._skip_dirs
@@ -162,7 +157,7 @@ class Tree:
         return [one.path for one in folders if self.enters(folder.prefix + one.name)]
 
     def _subfolder(self, folder: _Folder, name: str, listings: ListingsAhead) -> _Folder | Failure | None:
-        """The folder `name`, why it cannot be read, or None if it is left out silently."""
+        """The folder `name`, a failure if it cannot be read, or None if it is one of the skipped folders."""
         prefix = f"{folder.prefix}{name}/"
         if not name:  # in an object store alone
             return failed(prefix, BadInput("list", "folder without a name", _NAMELESS))
@@ -192,6 +187,15 @@ class Tree:
             return TreeFile(key, *located(entry, self._confinement))
         except (BadInput, OSError) as error:
             return _failed(key, error)
+
+
+def input_files(config: SourceConfig) -> Iterator[TreeFile | Failure]:
+    """The input if it is a file, else the files below it, as `Tree.files`."""
+    if not is_file(config.input):
+        return Tree.of(config).files()
+    path = real_path(config.input)
+    status = status_of(path)
+    return iter((TreeFile(path.rpartition("/")[2], path, status.size, status.version),))
 
 
 def _failed(key: str, error: BadInput | OSError) -> Failure:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.transforms.examples.tfrecord import RecordWriter, read_records
+from recordmill.transforms.examples.framing import read_records
+from recordmill.transforms.examples.tfrecord import RecordWriter
 from tests.pipelines.conversion import digests
 from tests.pipelines.versions.edits import put
 from tests.pipelines.versions.homes import (

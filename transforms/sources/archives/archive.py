@@ -1,6 +1,6 @@
 """Source `archive`: plain .tar, .tar.gz and .zip files of images, whose folders are splits and labels.
 
-Nothing is extracted: references lead into the archives, but for gzip, which is unpacked once.
+References point into the archives; only gzip is unpacked, once.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ from recordmill.transforms.sources.names import (
 from recordmill.transforms.sources.pairs import IMAGE_FOLDERS
 from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.source import Description, Items, Source
-from recordmill.transforms.sources.tree import Tree
-from recordmill.transforms.storage.files import is_file, status_of
-from recordmill.transforms.storage.paths import real_path
+from recordmill.transforms.sources.tree import input_files
+from recordmill.transforms.storage.files import is_file
 from recordmill.transforms.storage.spool import Spool
 
 NOT_AN_ARCHIVE = "not an archive by name"
@@ -46,20 +45,20 @@ _DEPTH = _WRAPPERS + 2  # levels of folders in an archive that matter: wrappers,
 class Archive(NamedTuple):
     """One archive of the input."""
 
-    path: str  # a real one, or a URI
+    path: str  # a real path, or a URI
     prefix: str  # of the keys of its members; empty if it is the input
-    split: str | None  # in its name, or that of a folder around it
+    split: str | None  # in its name, or in the names of folders around it
     version: int  # as of `Status`
 
     @property
     def name(self) -> str:
-        """Its name, as the origin of its records."""
+        """Its file name, the origin of its records."""
         return printable(self.path.rpartition("/")[2])
 
     def members(self, spool: Spool | None = None) -> Iterator[Member | Failure]:
-        """The files in it, in its order, and members that are not read. Raises BadInput if it is no ZIP file.
+        """The files in it, in its order, and failures. Raises BadInput if it is not a ZIP file.
 
-        References to the members of a gzip archive need a spool.
+        References to the members of a gzip archive require a spool.
         """
         if self.path.lower().endswith(".zip"):
             return zip_members(self.path, self.prefix)
@@ -76,7 +75,7 @@ class ArchivesSource(Source):
     def records(
         self, config: SourceConfig, archive: Archive, members: Iterator[Member | Failure]
     ) -> Iterator[ImageRecord | Failure]:
-        """The records of one archive. Raises BadInput if it cannot be read at all."""
+        """The records of one archive. Raises BadInput if it cannot be read."""
 
     def check_input(self, config: SourceConfig) -> None:
         first = next((item for item in archives(config, self.kinds) if isinstance(item, Archive)), None)
@@ -108,7 +107,7 @@ class ArchivesSource(Source):
         if isinstance(part, Failure):
             yield part
             return
-        # An archive that a link gives a second prefix has a spool for each: their members may differ.
+        # With the prefix: a link can give an archive two, of which different members may be selected.
         name = f"{part.path}\0{part.prefix}"
         spool = Spool(scratch, name, part.version) if is_gzip(part.path) else None
         with spool or contextlib.nullcontext():
@@ -159,21 +158,16 @@ class ArchiveSource(ArchivesSource):
 
 
 def archives(config: SourceConfig, kinds: str = ".+") -> Iterator[Archive | Failure]:
-    """The archives of a call, with extensions that match `kinds`, and failures for other files."""
-    if is_file(config.input):
-        path = real_path(config.input)
-        if _matches(path, kinds) is None:
-            yield skipped(path.rpartition("/")[2], NOT_AN_ARCHIVE)
-        else:
-            yield Archive(path, "", _split_of(config.input.rpartition("/")[2]), status_of(path).version)
-        return
-    for file in Tree.of(config).files():
+    """The archives of a call whose extensions match `kinds`, and failures for other files."""
+    input_name = config.input.rpartition("/")[2] if is_file(config.input) else ""
+    for file in input_files(config):
         if isinstance(file, Failure):
             yield file
         elif (match := _matches(file.key, kinds)) is None:
             yield skipped(file.key, NOT_AN_ARCHIVE)
         else:
-            yield Archive(file.path, f"{match['stem']}/", _split_of(file.key), file.version)
+            prefix = "" if input_name else f"{match['stem']}/"
+            yield Archive(file.path, prefix, _split_of(input_name or file.key), file.version)
 
 
 def _matches(name: str, kinds: str) -> re.Match[str] | None:
@@ -182,7 +176,7 @@ def _matches(name: str, kinds: str) -> re.Match[str] | None:
 
 
 def _split_of(key: str) -> str | None:
-    """The split that a part of a file's name is, as in `imagenet-train-000000.tar`; else a folder's name."""
+    """The split in a file's name, such as `imagenet-train-000000.tar`, or else in a folder's name."""
     *folders, name = key.split("/")
     named = splits_in(name)
     if len(named) == 1:
@@ -191,7 +185,7 @@ def _split_of(key: str) -> str | None:
 
 
 def first_names(archive: Archive, most: int = _FIRST_MEMBERS) -> list[str]:
-    """Names of an archive's first members; none where it is no archive."""
+    """Names of an archive's first members; none if it cannot be read."""
     with contextlib.suppress(BadInput):
         return [item.name for item in itertools.islice(archive.members(), most) if isinstance(item, Member)]
     return []
@@ -207,7 +201,7 @@ def first_bytes(archive: Archive, name: str) -> bytes:
 
 
 def _layout(members: Iterator[Member | Failure]) -> tuple[int, bool]:
-    """How many folders of an archive hold all its images, and whether those below are splits."""
+    """The number of wrapper folders around all images, and whether the folders in them are splits."""
     folders = collections.Counter(
         tuple(item.name.split("/")[:-1][:_DEPTH])
         for item in members
@@ -221,8 +215,8 @@ def _layout(members: Iterator[Member | Failure]) -> tuple[int, bool]:
 def _is_wrapper(folders: Mapping[tuple[str, ...], int], level: int) -> bool:
     """Whether one folder at a level holds all images, and is neither a split nor a label.
 
-    Such a folder holds folders and no image itself, or fewer images than folders with images, or it has a
-    name such as `images`. `folders` has the number of images directly in each folder.
+    It has no images of its own, or fewer than folders with images, or a name such as `images`. `folders` has
+    the number of images directly in each folder.
     """
     names = {parts[level] if len(parts) > level else "" for parts in folders}
     if level == _WRAPPERS or len(names) != 1:

@@ -1,7 +1,7 @@
-"""Members of tar and ZIP archives: where their bytes lie, or unpacked once where the archive is gzip.
+"""Finds the bytes of members in tar and ZIP archives; members of gzip archives are unpacked once.
 
-The formats are POSIX.1-2001's tar with GNU's extensions, and PKWARE's APPNOTE.TXT, as `tarfile` and
-`zipfile` of the standard library read them. Members of a ZIP are unpacked when they are read.
+The formats are POSIX.1-2001's tar with GNU's extensions, and PKWARE's APPNOTE.TXT, as `tarfile` and `zipfile`
+of the standard library read them. Members of a ZIP are unpacked when they are read.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ DAMAGED = "damaged archive"
 _OUTWARD = re.compile(r"^/|^[A-Za-z]:|[\\\0]")
 _BLOCK = 512
 _CHUNK = 1 << 20
-_LARGEST_HEADER = 16 << 20  # of pax records and of a long name: a compressed archive may claim any size
-_LONGEST_END = 64 << 20  # of zeros after the last member: compressed, there may be any number
-# `tarfile` and `zipfile` make numbers, text and paths of what they read without looking
+_LARGEST_HEADER = 16 << 20  # of pax records and of a long name; a damaged header may state any size
+_LONGEST_END = 64 << 20  # of zeros after the last member; compressed, there may be very many
+# `tarfile` and `zipfile` parse numbers, text and paths without checks
 _DAMAGE = (
     *(tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, struct.error, zlib.error, lzma.LZMAError),
     *(EOFError, MemoryError, OverflowError, RuntimeError, ValueError),
 )
 _LONGEST_EXTRA = 0xFFFF
 _ENCRYPTED, _UTF8 = 0x1, 0x800
-_FAT = 0  # the system that Windows' own tools say they pack on
+_FAT = 0  # the system that Windows' own tools record
 
 _Stream = gzip.GzipFile | io.BufferedReader
 
@@ -67,7 +67,7 @@ def is_gzip(path: str) -> bool:
 
 
 def _member_name(name: str) -> str:
-    """The path of a member, tidied; empty parts and `.` are left out. Raises BadInput, stage `list`."""
+    """The path of a member without empty parts and `.`. Raises BadInput, stage `list`."""
     parts = name.split("/")
     if not name or _OUTWARD.search(name) or ".." in parts:
         raise BadInput("list", "outside the archive", f"a member is called {printable(name)!r}")
@@ -77,9 +77,9 @@ def _member_name(name: str) -> str:
 
 
 def tar_members(path: str, prefix: str, spool: Spool | None) -> Iterator[Member | Failure]:
-    """The files in a tar, in its order, and other members that are not read; a failure where it is damaged.
+    """The files in a tar, in its order, and failures for other members and for damage.
 
-    Keys of failures start with `prefix`; `spool` takes the members of a gzip archive whose `ref` is called.
+    Keys of failures start with `prefix`; `spool` stores the members of a gzip archive whose `ref` is called.
     """
     with open_file(path) as stored:
         walk = _TarWalk(path, prefix, gzip.GzipFile(fileobj=stored) if is_gzip(path) else stored, spool)
@@ -101,11 +101,11 @@ class _TarWalk:
         self._at = 0  # the offset of the last header
 
     def damage(self, error: Exception) -> BadInput:
-        """What is wrong with the archive, and where."""
+        """The fault of a damaged archive."""
         return BadInput("list", DAMAGED, f"{self._path} at byte {self._at}: {error}; what is before is read")
 
     def read(self, size: int, /) -> bytes:
-        """Reads headers for `tarfile`, which holds each."""
+        """Reads headers for `tarfile`, which holds each in memory."""
         if size > _LARGEST_HEADER:
             raise tarfile.ReadError(f"a header has {size} bytes; up to {_LARGEST_HEADER} are read")
         return self._stream.read(size)
@@ -116,7 +116,7 @@ class _TarWalk:
         archive = tarfile.TarFile(fileobj=headers, encoding="utf-8", errors="surrogateescape")
         while (info := archive.next()) is not None:
             self._at = info.offset
-            vars(archive)["members"].clear()  # it would keep them all
+            vars(archive)["members"].clear()  # `tarfile` keeps all
             if not info.isdir():
                 yield self._item(info)
         self._at = archive.offset
@@ -124,7 +124,7 @@ class _TarWalk:
         if self._stream.read(_BLOCK).strip(b"\0"):
             raise tarfile.ReadError("there is no header of a member")
         rest = (self._stream.read(_CHUNK) for _ in range(_LONGEST_END // _CHUNK))
-        if is_gzip(self._path) and all(rest):  # at its end, gzip compares the checksum
+        if is_gzip(self._path) and all(rest):  # at its end, gzip verifies the checksum
             raise tarfile.ReadError(f"more than {_LONGEST_END} bytes follow its last member")
 
     def _item(self, info: tarfile.TarInfo) -> Member | Failure:
@@ -156,7 +156,7 @@ class _TarWalk:
             return ImageRef(self._path, offset, size, version=self._status.generation)
         if self._spool is None:
             raise ValueError("a member of a gzip archive has a reference only with a spool")
-        # a hard link leads back, and gzip is unpacked from its start to go there
+        # a hard link points back, and seeking back in gzip unpacks it from the start
         if offset not in self._spooled:
             self._spooled[offset] = self._spool.add(self._data(offset, size))
         return self._spooled[offset]
@@ -176,18 +176,18 @@ class _TarWalk:
 
 @contextlib.contextmanager
 def naming_damage(fault: Callable[[str], Exception]) -> Iterator[None]:
-    """Replaces what `zipfile` and `gzip` raise for damaged bytes: `fault` makes an exception of its text."""
+    """Replaces the exceptions of `zipfile` and `gzip` for damaged bytes; `fault` gets their text."""
     try:
         yield
     except (*_DAMAGE, OSError) as error:
-        # without an errno, of bz2 or gzip; EINVAL, of seeking to the offset in a directory
+        # no errno: from bz2 or gzip; EINVAL: from seeking to an offset in a damaged directory
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         raise fault(one_line(error)) from error
 
 
 def zip_members(path: str, prefix: str) -> Iterator[Member | Failure]:
-    """As `tar_members`. Raises BadInput, stage `list`, where it is not a ZIP file."""
+    """As `tar_members`. Raises BadInput, stage `list`, if it is not a ZIP file."""
     generation = status_of(path).generation
     with (
         open_file(path) as stream,
@@ -196,7 +196,7 @@ def zip_members(path: str, prefix: str) -> Iterator[Member | Failure]:
     ):
         members, end = archive.infolist(), archive.start_dir
     starts = sorted({info.header_offset for info in members})
-    ends = dict(zip(starts, [*starts, end][1:], strict=True))  # at the next one, or at the directory
+    ends = dict(zip(starts, [*starts, end][1:], strict=True))  # at the next member, or at the directory
     taken: set[int] = set()
     for info in members:
         stored = _stored_name(info)
@@ -218,7 +218,7 @@ def zip_members(path: str, prefix: str) -> Iterator[Member | Failure]:
 
 
 def _stored_name(info: zipfile.ZipInfo) -> str:
-    """The name of a member as it was meant: Info-ZIP and macOS write UTF-8 without its flag, .NET `\\`."""
+    """The name of a member; corrects UTF-8 without its flag (Info-ZIP, macOS) and `\\` (.NET)."""
     name = info.orig_filename
     if not info.flag_bits & _UTF8:
         with contextlib.suppress(UnicodeError):
@@ -227,7 +227,7 @@ def _stored_name(info: zipfile.ZipInfo) -> str:
 
 
 def _zip_ref(path: str, generation: int, info: zipfile.ZipInfo, end: int) -> ImageRef:
-    """The range of a member. Raises BadInput, stage `list`, for one that is not read."""
+    """The range of a member. Raises BadInput, stage `list`, if it is not supported."""
     if stat.S_ISLNK(info.external_attr >> 16):
         raise BadInput("list", "not a file", "the member is a symbolic link")
     if info.flag_bits & _ENCRYPTED:

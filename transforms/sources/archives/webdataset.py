@@ -1,8 +1,7 @@
 """Source `webdataset`: tar shards whose adjacent members of one basename are a sample.
 
-The format is WebDataset's: `0001.jpg`, `0001.cls` and `0001.json` are the sample `0001`; what follows the
-first dot of a name is the kind of the member. Nothing is extracted: references lead into the shards, but for
-gzip, which is unpacked once.
+`0001.jpg`, `0001.cls` and `0001.json` are the sample `0001`; the text after the first dot is the kind of the
+member. References point into the shards; only gzip is unpacked, once.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ class WebdatasetSource(ArchivesSource):
 
 @dataclasses.dataclass(slots=True)
 class _Sample:
-    """Adjacent members whose names start with `name`, as far as they are listed."""
+    """The members listed so far of a sample: adjacent ones whose names start with `name`."""
 
     name: str
     image: tuple[str, ImageRef, int] | None = None  # name, bytes and size
@@ -120,7 +119,7 @@ class _Sample:
 
 
 def sample_name(name: str) -> tuple[str, str]:
-    """What the members of a sample have in common, and the extension, from the first dot on."""
+    """The part of a name that the members of a sample share, and the extension, after the first dot."""
     folder, slash, base = name.rpartition("/")
     stem, _, extension = base.partition(".")
     return f"{folder}{slash}{stem}", extension.lower()
@@ -138,7 +137,7 @@ def _annotations(config: SourceConfig, selection: Selection, key: str, sample: _
         elif extension in _CAPTIONS and "captions" in config.include_annotations:
             captions.append(_text(data, extension).strip())
         else:
-            # A member and what `.json` has may be called alike: neither replaces the other.
+            # a member and a value of `.json` may have one name: neither replaces the other
             name = f"{extension}/data" if extension in features else extension
             features[name] = _text(data, extension) if extension in _CAPTIONS else data
     masks = {} if sample.mask is None else {"class": MaskImage(sample.mask)}

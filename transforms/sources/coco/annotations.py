@@ -38,7 +38,7 @@ class CocoClasses:
         self._repeated = False
 
     def add(self, category: Any, file: str) -> None:
-        """Takes an entry of `categories`. Raises JobError if it is invalid, or at odds with another file."""
+        """Adds an entry of `categories`. Raises JobError if it is invalid, or contradicts another file."""
         found = category if isinstance(category, dict) else {}
         number, name = found.get("id"), found.get("name")
         if not _is_category(number):
@@ -55,13 +55,13 @@ class CocoClasses:
             self._stuff.add(number)
 
     def names(self) -> ClassNames | None:
-        """The names by id, or None where no file has categories. Called between `add` and `label`."""
+        """The names by id; None if no file has categories. Call it after all of `add`, before `label`."""
         names = {number: name for number, (name, _) in sorted(self._found.items())}
         self._repeated = len(set(names.values())) < len(names)
         return ClassNames(names) if names else None
 
     def label(self, category: object) -> str | int:
-        """The label of a category id: its name; its id where categories share names, or there are none."""
+        """The name of a category; its id if two categories share a name, or no file has categories."""
         if not _is_category(category):
             raise BadInput("annotations", "no category", f"category_id is {category!r}")
         if not self._found:
@@ -71,12 +71,12 @@ class CocoClasses:
         return category if self._repeated else self._found[category][0]
 
     def is_thing(self, category: int) -> bool:
-        """Whether a category is of things; it is unless its file has it as stuff."""
+        """Whether a category is of things: no file marks it as stuff."""
         return category not in self._stuff
 
 
 def object_of(annotation: Mapping[str, Any], classes: CocoClasses, taken: Sequence[str]) -> AnnotatedObject:
-    """An annotation of instances, stuff or key points; without a box its mask is always read."""
+    """The object of an annotation of instances, stuff or key points; without a box, its mask is read."""
     box = _box(annotation.get("bbox"))
     mask = _mask(annotation.get("segmentation")) if box is None or "masks" in taken else None
     keypoints = _keypoints(annotation.get("keypoints")) if "keypoints" in taken else ()
@@ -87,7 +87,7 @@ def object_of(annotation: Mapping[str, Any], classes: CocoClasses, taken: Sequen
 
 
 def merged(one: AnnotatedObject, other: AnnotatedObject) -> AnnotatedObject:
-    """An object that two files describe: values that the first lacks come from the second."""
+    """One object from the descriptions in two files: the second fills in what the first lacks."""
     return msgspec.structs.replace(
         one,
         mask=other.mask if one.mask is None else one.mask,
@@ -97,21 +97,19 @@ def merged(one: AnnotatedObject, other: AnnotatedObject) -> AnnotatedObject:
 
 
 def caption_of(annotation: Mapping[str, Any]) -> str:
-    """The sentence of an annotation."""
     if not isinstance(caption := annotation["caption"], str) or not is_unicode(caption):
         raise _bad("caption is not text", caption)
     return caption
 
 
 def segments_of(annotation: Mapping[str, Any], classes: CocoClasses) -> tuple[Segment, ...]:
-    """The segments of a panoptic mask."""
     segments = annotation["segments_info"]
     if not isinstance(segments, list):
         raise _bad("segments are not a list", segments)
     found: dict[int, Segment] = {}
     for segment in segments:
         number = segment.get("id") if isinstance(segment, dict) else None
-        if isinstance(number, bool) or not isinstance(number, int) or not 0 < number < 1 << 24:
+        if type(number) is not int or not 0 < number < 1 << 24:
             raise _bad("segment without an id of a colour", segment)
         if number in found:
             raise _bad("segment id twice", number)
@@ -173,12 +171,11 @@ def _keypoints(values: object) -> tuple[tuple[float, float, int], ...]:
 
 def _attributes(annotation: Mapping[str, Any]) -> dict[str, Scalar]:
     attributes: dict[str, Scalar] = {}
-    crowd, area = annotation.get("iscrowd"), annotation.get("area")
-    if crowd is not None:
+    if (crowd := annotation.get("iscrowd")) is not None:
         if crowd not in (0, 1):
             raise _bad("iscrowd is not 0 or 1", crowd)
         attributes["is_crowd"] = int(crowd)
-    if area is not None:
+    if (area := annotation.get("area")) is not None:
         (attributes["area"],) = _numbers([area], "area is not a number")
     others = annotation.get("attributes")  # of CVAT and Datumaro
     for name, value in others.items() if isinstance(others, dict) else ():
@@ -190,9 +187,9 @@ def _attributes(annotation: Mapping[str, Any]) -> dict[str, Scalar]:
 
 
 def _numbers(values: object, reason: str, multiple: int = 1) -> tuple[float, ...]:
-    """A list of finite numbers, whose count is a multiple. Raises BadInput with the reason otherwise."""
+    """The finite numbers in a list whose length is a multiple of `multiple`. Raises BadInput otherwise."""
     if isinstance(values, list) and not len(values) % multiple and set(map(type, values)) <= {int, float}:
-        with contextlib.suppress(OverflowError):  # an integer that no float is near
+        with contextlib.suppress(OverflowError):  # an integer too large for a float
             numbers = tuple(map(float, values))
             if all(map(math.isfinite, numbers)):
                 return numbers
@@ -200,11 +197,11 @@ def _numbers(values: object, reason: str, multiple: int = 1) -> tuple[float, ...
 
 
 def _is_category(number: object) -> TypeGuard[int]:
-    return isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= _LARGEST
+    return type(number) is int and 0 <= number <= _LARGEST
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return type(value) is int and value >= 0
 
 
 def _bad(reason: str, value: object) -> BadInput:

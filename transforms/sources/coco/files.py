@@ -36,7 +36,7 @@ from recordmill.transforms.storage.listing import entries, located
 from recordmill.transforms.storage.paths import below, real_path
 
 _PEEKED = 1 << 20
-_DEPTH = 2  # folders below the input in which annotation files are looked for
+_DEPTH = 2  # levels of folders below the input that are searched for annotation files
 _NAMED = re.compile(
     "(?:instances|person_keypoints|keypoints|captions|panoptic|stuff|labels|image_info)_(?P<split>.+)"
 )
@@ -53,7 +53,7 @@ _KIND_OF_KEY = {
 _LIKELY_FOLDERS = ("annotations", "panoptic")
 _CHUNK = 1 << 20
 _LONGEST = 1 << 26  # characters of one element, or of one other value
-_TOKEN = 16  # characters that a cut token may lie before the cut
+_TOKEN = 16  # most characters between the start of a cut token and the cut
 _EXPONENT = 3
 _UNTERMINATED = "Unterminated string"
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -62,26 +62,25 @@ _DECODER = json.JSONDecoder()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CocoFile:
-    """One annotation file, by its real path or URI."""
+    """One annotation file."""
 
-    path: str
-    name: str  # path below the input, or its file name if it does not lie there
+    path: str  # real path, or URI
+    name: str  # path below the input, or the file name if it lies elsewhere
     kind: str  # objects, captions, panoptic, labels; images if it has no annotations
     split: str | None
-    written_split: str  # as in its name, a year included; empty where that has none
+    written_split: str  # as in its name, with its year; empty if the name has no split
 
     @property
     def folder(self) -> str:
-        """Path of the folder it lies in."""
         return os.path.dirname(self.path)
 
 
 def find_files(config: SourceConfig) -> tuple[list[CocoFile], list[Failure]]:
-    """The annotation files of a call, and the JSON files of a folder that are none.
+    """The annotation files of a call, and the other JSON files of its folder.
 
     Raises:
-        OSError: the input cannot be looked at.
-        JobError, ValueError: a file that has to be one is broken in its first bytes, or is none.
+        OSError: the input cannot be listed or read.
+        JobError, ValueError: a file that has to be an annotation file is broken, or is something else.
     """
     found: list[CocoFile] = []
     others: list[Failure] = []
@@ -106,7 +105,7 @@ def find_files(config: SourceConfig) -> tuple[list[CocoFile], list[Failure]]:
 
 
 def _json_files(config: SourceConfig) -> Iterator[tuple[str, str] | Failure]:
-    """Path and name of each JSON file of a folder: folder by folder, those nearest to the input first."""
+    """Path and name of each JSON file in the input: folder by folder, the nearest first."""
     root = real_path(config.input)
     confinement = Confinement((root, *config.image_roots))
     folders = collections.deque([(root, "")])
@@ -128,10 +127,9 @@ def _json_files(config: SourceConfig) -> Iterator[tuple[str, str] | Failure]:
             elif extension_of(name) == "json":
                 try:
                     yield located(entry, confinement)[0], prefix + name
-                except BadInput as fault:
+                except (BadInput, OSError) as error:
+                    fault = error if isinstance(error, BadInput) else os_fault(error, "list")
                     yield failed(prefix + name, fault)
-                except OSError as error:
-                    yield failed(prefix + name, os_fault(error, "list"))
         if prefix.count("/") == _DEPTH:
             continue
         for name in sorted(inner, key=lambda name: (name.lower() not in _LIKELY_FOLDERS, name)):
@@ -142,11 +140,11 @@ def _json_files(config: SourceConfig) -> Iterator[tuple[str, str] | Failure]:
 
 
 def kind_of(path: str, must_be: bool) -> str | None:
-    """The kind of a JSON file by its first megabyte, and else by its name; None if it has no annotations.
+    """The kind of a COCO file by its first megabyte, or else by its name; None for other JSON files.
 
     Raises:
-        OSError: it cannot be read.
-        JobError: it `must_be` one, and is broken.
+        OSError: the file cannot be read.
+        JobError: it `must_be` a COCO file, and is broken.
     """
     with open_file(path) as stream:
         data = stream.read(_PEEKED)
@@ -190,7 +188,7 @@ def _is_named_like_coco(name: str) -> bool:
 
 
 def _coco_file(config: SourceConfig, path: str, name: str, kind: str) -> CocoFile:
-    """The file, with the split in its name: after its kind, or anywhere; or else in that of its folder."""
+    """The file with its split: from its name, after the kind or anywhere, or else from its folder."""
     folder = (below(real_path(input_root(config)), path) or name).rpartition("/")[0].rpartition("/")[2]
     file_name = os.path.basename(path)
     stem = file_name.removesuffix(".json")
@@ -204,15 +202,15 @@ def _coco_file(config: SourceConfig, path: str, name: str, kind: str) -> CocoFil
 
 
 class Element(NamedTuple):
-    """One element of the list with the key `section`: its value, and its text in the file."""
+    """An element of the list with the key `section`."""
 
     section: str
     value: Any
-    text: str
+    text: str  # in the file
 
 
 class JsonSections:
-    """The lists at the top of the JSON object in a file; `lists` has the keys of those read so far."""
+    """The lists at the top level of a JSON file; `lists` has the keys of those read so far."""
 
     def __init__(self, stream: BinaryIO, path: str, chunk: int = _CHUNK) -> None:
         self._stream = io.TextIOWrapper(stream, "utf-8-sig", newline="")
@@ -221,7 +219,7 @@ class JsonSections:
         self._text = ""
         self._at = 0
         self._ended = False
-        self._passed = 0  # characters, and lines, that are not in the text any more
+        self._passed = 0  # characters, and lines, before the text that is held
         self._lines = 1
         self.lists: list[str] = []
 
@@ -229,7 +227,7 @@ class JsonSections:
         """The elements of all lists, in the order of the file.
 
         Raises:
-            JobError: it is no JSON object; it is broken, and where; a value has more than 64M characters.
+            JobError: the file is no JSON object, is broken, or has a value of more than 64M characters.
         """
         if self._next() != "{":
             raise self._fault("no JSON object starts", self._at)
@@ -249,18 +247,17 @@ class JsonSections:
             raise self._fault("there is more after the end of the object", self._at)
 
     def _until(self, close: str) -> Iterator[None]:
-        """Enters an object or list, and stops at each of its items; takes the commas and `close`."""
+        """Yields at each item of the object or list that starts here; consumes commas and brackets."""
         self._at += 1
-        is_first = True
+        if self._next() != close:
+            yield
         while self._next() != close:
-            if not is_first:
-                self._take(",")
-            is_first = False
+            self._take(",")
             yield
         self._at += 1
 
     def _next(self) -> str:
-        """The next character that is no space, which is not taken; empty at the end."""
+        """The next character that is no space, without consuming it; empty at the end."""
         while True:
             self._at = _SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
             if self._at < len(self._text):
@@ -274,7 +271,7 @@ class JsonSections:
         self._at += 1
 
     def _decode(self) -> tuple[Any, str]:
-        """The value that starts here, and its text."""
+        """Consumes a value; returns it, and its text."""
         while True:
             try:
                 value, end = _DECODER.raw_decode(self._text, self._at)
@@ -291,7 +288,7 @@ class JsonSections:
                     return value, text
 
     def _more(self) -> bool:
-        """Reads on, more the longer the value is that does not fit; False at the end of the file."""
+        """Reads on, more for a longer value; False at the end of the file."""
         held = len(self._text) - self._at
         if held > _LONGEST:
             raise self._fault(f"a value has more than {_LONGEST} characters", self._at)

@@ -1,4 +1,4 @@
-"""Where the images and panoptic masks of COCO annotation files lie."""
+"""Finds the images and panoptic masks of COCO annotation files."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from recordmill.transforms.storage.listing import entries
 from recordmill.transforms.storage.paths import below, real_path
 
 _IMAGE_FOLDERS = ("images", "data", "JPEGImages")
-_HINTS = 10  # images that are looked for in further folders, for a message
-_LISTED = 10_000  # names of a folder, where calls wait for a service
+_HINTS = 10  # missing images for which a message suggests a folder
+_LISTED = 10_000  # names of a folder in a bucket
 _DRIVE = re.compile(r"[A-Za-z]:/")
 
 
 class CocoImages:
-    """Finds images and masks by the names that annotations give them: also below the annotation files."""
+    """Finds images and masks by their names in annotation files, also below the folders of these files."""
 
     def __init__(self, config: SourceConfig, files: Collection[CocoFile]) -> None:
         self._root = real_path(input_root(config))
@@ -53,7 +53,8 @@ class CocoImages:
             if fault.reason != "not found" or not self._hints:
                 raise
             self._hints -= 1
-            raise BadInput(fault.stage, fault.reason, fault.detail + self._remedy(file, name)) from fault
+            fault.detail += self._remedy(file, name)
+            raise
         prefix = found.key.rpartition("/")[0]
         if prefix not in self._image_folders and found.path.endswith(f"/{found.key}"):
             self._image_folders[prefix] = os.path.dirname(found.path)  # no link is on the way
@@ -67,7 +68,7 @@ class CocoImages:
         return found
 
     def unlisted(self, listed: Collection[Collection[str]], selection: Selection) -> Iterator[Failure]:
-        """The images next to those that were found whose keys are in none of `listed`."""
+        """The images in the folders of the found ones that no file lists."""
         for prefix, folder in sorted(self._image_folders.items()):
             for entry in entries(folder) if folder not in self._skip_dirs else ():
                 key = f"{prefix}/{entry.name}" if prefix else entry.name
@@ -77,7 +78,7 @@ class CocoImages:
                     yield selection.left_out(key, "image without annotations")
 
     def _remedy(self, file: CocoFile, name: str) -> str:
-        """The flags for the folders next to an annotation file, or in the input, that have an image."""
+        """The flags for the folders with an image, next to its annotation file or in the input."""
         found = []
         around = dict.fromkeys((file.folder, self._root))
         for folder in itertools.chain.from_iterable(map(image_folders, around)):
@@ -87,7 +88,7 @@ class CocoImages:
         return f"; {' or '.join(found)} finds it" if found else ""
 
     def _found(self, file: CocoFile, name: str, is_mask: bool) -> LocatedFile:
-        """The file below the usual folders, or else below folders whose names differ from theirs in case."""
+        """The file in one of the usual folders, or else in one whose name differs from theirs in case."""
         try:
             return self._find(name, self._bases(file, is_mask, False))
         except BadInput as fault:
@@ -112,7 +113,7 @@ class CocoImages:
             yield from (f"{one}/{other}" for other in others if other.lower() == name.lower())
 
     def _find(self, name: str, bases: tuple[str, ...]) -> LocatedFile:
-        """The file of that name, read as a path of Windows if there is none."""
+        """The file of that name; if there is none, the name is read as a Windows path."""
         slashed = name.replace("\\", "/")
         if _DRIVE.match(slashed):
             slashed = slashed.rpartition("/")[2]  # of another machine
@@ -130,8 +131,7 @@ class CocoImages:
         raise BadInput("annotations", shown.reason, shown.detail) from shown
 
     def _usual_folders(self, file: CocoFile) -> Iterator[str]:
-        """The folders that images of an annotation file are looked for in, first those of its split."""
-        roots = dict.fromkeys((file.folder, self._root, *self._above(file), *self._image_roots))
+        roots = dict.fromkeys((file.folder, self._root, *self._folders_above(file), *self._image_roots))
         yield from roots
         # files of one split may name it with and without its year
         written = (one.written_split for one in self._files if one.split == file.split)
@@ -143,12 +143,11 @@ class CocoImages:
 
     def _mask_folders(self, file: CocoFile) -> Iterator[str]:
         stem = os.path.basename(file.path).removesuffix(".json")
-        for root in dict.fromkeys((file.folder, *self._above(file), self._root, *self._image_roots)):
+        for root in dict.fromkeys((file.folder, *self._folders_above(file), self._root, *self._image_roots)):
             inner = (stem, f"annotations/{stem}", f"panoptic/{stem}", "panoptic")
             yield from (*(f"{root}/{folder}" for folder in inner), root)
 
-    def _above(self, file: CocoFile) -> Iterator[str]:
-        """The folders between an annotation file and the input."""
+    def _folders_above(self, file: CocoFile) -> Iterator[str]:
         folder = file.folder
         while below(self._root, folder) is not None:
             yield folder

@@ -1,8 +1,8 @@
-"""Source `coco`: the annotation files of COCO, and of all who write its format.
+"""Source `coco`: annotation files in the format of COCO, from any tool.
 
 Instances, stuff, person key points, captions, panoptic (https://cocodataset.org/#format-data), and labels of
 images as CVAT and Datumaro write them. The files of one split are combined image by image: their annotations
-go to a file on disk, and each record is made of those of its image.
+go to a file on disk first, and a record reads those of its image.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ class CocoSource(Source):
         return {file.split for file in find_files(config)[0]}
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
-        kinds = {file.kind for file in _files(config)} - {"images"}
+        with readable("--input", config.input):
+            kinds = {file.kind for file in find_files(config)[0]} - {"images"}
         if kinds == {"labels"}:
             return ("classification",)
         found = ("detection",) if kinds & {"objects", "captions"} else ()
@@ -104,14 +105,9 @@ class CocoSource(Source):
             yield from _Reading(config, files, entries).items()
 
 
-def _files(config: SourceConfig) -> list[CocoFile]:
-    with readable("--input", config.input):
-        return find_files(config)[0]
-
-
 @dataclasses.dataclass(slots=True)
 class _Image:
-    """An image that files of one split list; name, id and file are those of the first of them."""
+    """An image in the files of one split; name, id and file come from the first file that lists it."""
 
     name: str
     key: str
@@ -120,7 +116,7 @@ class _Image:
     found: LocatedFile | BadInput
     size: tuple[int, int] | None  # (height, width)
     features: Mapping[str, FeatureValue]
-    numbers: tuple[int, ...] = ()  # on disk, one for each file that has annotations of it
+    numbers: tuple[int, ...] = ()  # in the entries, one for each file with annotations of it
 
 
 class _Reading:
@@ -135,11 +131,11 @@ class _Reading:
         self._entries = entries
         self._images: list[_Image] = []
         self._rows: dict[str, int] = {}  # of the images of a split, by key
-        # Image ids of each file are numbered as they are met, in annotations too:
+        # Each file's image ids are numbered in the order of their first use, in images or annotations:
         self._starts: list[int] = []  # the first number of each file
-        self._row_of = array("i")  # by number; -1 where the image is not listed yet
-        self._numbers: dict[int | str, int] = {}  # of the file that is read
-        self._listed: dict[int, int | str] = {}  # its image ids by row
+        self._row_of = array("i")  # by number; -1 if the image is not listed yet
+        self._numbers: dict[int | str, int] = {}  # of the ids in the current file
+        self._listed: dict[int, int | str] = {}  # the image ids in the current file, by row
 
     def items(self) -> Iterator[Item]:
         keys = []
@@ -155,7 +151,7 @@ class _Reading:
         yield from self._finder.unlisted(keys, self._selection)
 
     def _read(self, file: CocoFile) -> Iterator[Failure]:
-        """Reads a file, its sections in any order; yields entries of no image."""
+        """Reads a file, whose sections may be in any order; yields faulty entries."""
         start = len(self._row_of)
         self._starts.append(start)
         self._numbers, self._listed = {}, {}
@@ -192,11 +188,11 @@ class _Reading:
         return number
 
     def _add_image(self, file: CocoFile, value: Any) -> None:
-        """Takes an entry of `images`. Raises BadInput where it cannot be used, or repeats another one."""
+        """Adds an entry of `images`. Raises BadInput if it is invalid, or repeats another one."""
         image_id = _id_in(value, "image", "id")
         name, url = value.get("file_name"), value.get("coco_url")
         if name is None and isinstance(url, str):
-            name = "/".join(url.split("/")[-2:])  # LVIS has URLs alone: .../train2017/1.jpg
+            name = "/".join(url.split("/")[-2:])  # LVIS has only URLs: .../train2017/1.jpg
         if not isinstance(name, str) or not name.strip():
             detail = f"file_name is {value.get('file_name')!r}"
             raise BadInput("annotations", "image without a file name", detail)
@@ -274,8 +270,8 @@ class _Reading:
                         else:  # files of key points repeat the instances
                             objects[position[1]] = merged(objects[position[1]], found)
             except BadInput as fault:
-                detail = f"annotation {value.get('id')!r} of {file.name}: {fault.detail}"
-                raise BadInput(fault.stage, fault.reason, detail) from fault
+                fault.detail = f"annotation {value.get('id')!r} of {file.name}: {fault.detail}"
+                raise
         return Annotations(
             labels=tuple(labels),
             features=image.features,
@@ -293,8 +289,9 @@ class _Reading:
         try:
             found = self._finder.mask(file, name)
         except BadInput as fault:
-            reason = "panoptic mask not found" if fault.reason == "not found" else fault.reason
-            raise BadInput("annotations", reason, fault.detail) from fault
+            if fault.reason == "not found":
+                fault.reason = "panoptic mask not found"
+            raise
         segments = segments_of(value, self._classes)
         return MaskImage(ImageRef(found.path, version=found.version), segments=segments)
 
@@ -304,7 +301,7 @@ def _is_length(side: object) -> TypeGuard[int | float]:
 
 
 def _id_in(value: Any, kind: str, key: str) -> int | str:
-    """The id of an image in an entry. Raises BadInput where it has none."""
+    """The id of an image in an entry. Raises BadInput if it has none."""
     if not isinstance(value, dict):
         raise BadInput("annotations", f"{kind} is not an object", str(value)[:100])
     if (found := _id(value, key)) is None:
@@ -317,7 +314,7 @@ def _id(value: Any, key: str = "id") -> int | str | None:
     found = value.get(key) if isinstance(value, dict) else None
     if isinstance(found, str):
         return found if is_unicode(found) else None
-    return found if isinstance(found, int) and not isinstance(found, bool) else None
+    return found if type(found) is int else None
 
 
 def _named(section: str, value: Any, otherwise: str) -> str:
@@ -326,7 +323,7 @@ def _named(section: str, value: Any, otherwise: str) -> str:
 
 
 def _kept(element: Element, include: tuple[str, ...]) -> bytes:
-    """The JSON of an annotation, without outlines that are neither wanted nor the only extent."""
+    """The JSON of an annotation, without its segmentation unless that is wanted, or there is no box."""
     value = element.value
     if "segmentation" not in value or "masks" in include or not value.get("bbox"):
         return element.text.encode()

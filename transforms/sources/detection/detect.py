@@ -1,7 +1,7 @@
 """Finds the dataset in an input folder, and the source that reads it.
 
-If no source fits the input itself, the sources are tried on the folders below it. One dataset is read from
-its own folder; several are refused with a list of them.
+If no source fits the input itself, the sources are tried on the folders below it. A single dataset is read
+from its own folder; for several, the error lists them.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from recordmill.transforms.storage.layout import MANIFEST
 from recordmill.transforms.storage.listing import cached_listings
 from recordmill.transforms.storage.paths import real_path
 
-_WRAPPERS = 6  # folders above a dataset
+_WRAPPERS = 6  # levels of folders above a dataset
 _SNIFFED, _SNIFFED_REMOTE = 60, 10  # folders on which the sources are tried
-_WRAPPED = 50  # folders around those of splits or classes
-_COMPARED = 16  # folders in which splits are looked for
+_WRAPPED = 50  # levels of folders above splits or classes
+_COMPARED = 16  # folders that are searched for splits
 _STEMS = 1_000  # names of a folder that are checked for masks
 _PART = re.compile(r"voc\d{4}|imagesets|panoptic.*|obj_.*data|annotations.*|.*(?:19|20)\d\d")
 _MASK_NAME = re.compile(rf"(?:{'|'.join(re.escape(ending) for ending in ENDINGS if len(ending) > 2)})\.")
@@ -51,7 +51,7 @@ class Detected(NamedTuple):
     input: str  # path of the folder or file to read: the input, or a folder below it
 
     def key(self, config: SourceConfig) -> str:
-        """The path below the input of a call."""
+        """The path below the input."""
         return self.input[len(config.input) :].strip("/")
 
 
@@ -59,15 +59,15 @@ def detect(config: SourceConfig) -> Detected:
     """The source, detected or given with `--source`, and the folder that it reads.
 
     Raises:
-        ValueError: no source fits, there are several datasets, or annotations would not be read. The message
-            names what was found, and what to give instead.
+        ValueError: no source fits, there are several datasets, or annotations would be ignored. The message
+            lists the findings and the remedy.
     """
     row = None if config.kind == "auto" else ROWS[source_of(config).name]
     found: Detected | None = Detected(config.kind, "", config.input)
     with cached_listings():
         check_input_exists(config)
         if row is not None and row.reads == "rows" and not config.annotations:
-            source_of(config).check(config)  # raises for a folder, which they do not read
+            source_of(config).check(config)  # raises for a folder
         elif not config.annotations and is_folder(config.input):
             found = _sought(config)
         elif row is None:
@@ -85,11 +85,7 @@ def detect(config: SourceConfig) -> Detected:
 
 
 def why(source: str, look: Look) -> str | None:
-    """Why an input looks like a source, or None.
-
-    Raises:
-        ValueError: it cannot be looked at.
-    """
+    """Why an input looks like a source, or None. Raises ValueError if the input cannot be listed."""
     if look.config.annotations and ROWS[source].reads == "input":
         return None
     with readable("--input", look.config.input):
@@ -97,18 +93,19 @@ def why(source: str, look: Look) -> str | None:
 
 
 def _fitting(sources: Iterable[str], look: Look) -> Detected | None:
-    """The first source that fits an input."""
     reasons = ((source, why(source, look)) for source in sources)
     found = (Detected(source, reason, look.config.input) for source, reason in reasons if reason is not None)
     return next(found, None)
 
 
 def _sought(config: SourceConfig) -> Detected | None:
-    """The dataset in a folder; there may be one alone, and no images outside it."""
+    """The only dataset in a folder. Raises ValueError if there are more, or images outside it."""
     is_auto = config.kind == "auto"
     with readable("--input", config.input):
         search = _Search(config)
         found = search.datasets()
+        if config.kind == "frames" and (len(found) > 1 or (found and search.images_outside(found[0]))):
+            return Detected(config.kind, "", config.input)  # the other clips have no file of times
         if len(found) > 1:
             raise _ambiguous(config, "which holds several datasets", [(one.input, one.kind) for one in found])
         if found:
@@ -129,8 +126,6 @@ def _ambiguous(config: SourceConfig, what: str, found: Sequence[tuple[str, str]]
 
 
 class _Search:
-    """The search for datasets at and below an input folder."""
-
     def __init__(self, config: SourceConfig) -> None:
         self._config = config
         self._sources = [name for name in ROWS if name != "folder" and config.kind in ("auto", name)]
@@ -138,25 +133,25 @@ class _Search:
         self._left = _SNIFFED_REMOTE if self.look.has_latency else _SNIFFED
 
     def datasets(self) -> list[Detected]:
-        """The datasets that the sources read. Those without images count only if no dataset has any."""
+        """The datasets at and below the input. Those without images count only if none has any."""
         found = self._at("", 0, self._fitting(""))
         return list(filter(self._is_complete, found)) or found
 
     def images_outside(self, found: Detected) -> list[str]:
-        """Keys of folders whose images do not belong to a dataset; of one around it: those directly in it."""
+        """Keys of folders with images outside a dataset; for folders above it, images directly in them."""
         outside: list[str] = []
         around = ""
         for part in filter(None, found.key(self._config).split("/")):
             level = self.look.level(around)
             outside += [around] if level.images else []
             others = (joined(around, name) for name in level.folders if name != part)
-            outside += [key for key in others if self.look.holds_images(key) and not self._is_ours(key)]
+            outside += [key for key in others if self.look.holds_images(key) and not self._is_our_output(key)]
             around = joined(around, part)
         path = f"{real_path(found.input)}/"
         return [key for key in outside if not f"{real_path(self.look.path(key))}/".startswith(path)]
 
     def _at(self, key: str, depth: int, own: Detected | None) -> list[Detected]:
-        """The datasets at and below a folder, `depth` levels below the input; `own` is the folder's own."""
+        """The datasets at and below a folder, `depth` levels below the input; `own` is in it directly."""
         if depth == _WRAPPERS:
             self.look.is_cut = self.look.is_cut or bool(self.look.level(key).folders)
             return [] if own is None else [own]
@@ -174,21 +169,22 @@ class _Search:
         return [own, *below] if is_more else below
 
     def _below(self, key: str, depth: int, own: Detected | None) -> list[Detected]:
-        """The datasets below a folder, without the parts of the dataset `own`."""
+        """The datasets below a folder that are no parts of the dataset `own`."""
         folders: dict[str, str] = {}
         for name in self.look.level(key).folders:
             inner = joined(key, name)
-            if not (own is not None and _is_part(name) or self._is_ours(inner) or self._is_plain(inner)):
-                path = real_path(self.look.path(inner))
-                if path not in folders or path == self.look.path(inner):  # prefer the folder to links to it
-                    folders[path] = inner
+            is_part = own is not None and _is_named_like_part(name)
+            if is_part or self._is_our_output(inner) or self._is_plain(inner):
+                continue
+            path = real_path(self.look.path(inner))
+            if path not in folders or path == self.look.path(inner):  # prefer the folder to links to it
+                folders[path] = inner
         likely = sorted(folders.values(), key=lambda one: not self.look.holds_images(one))
         found = [(inner, self._fitting(inner)) for inner in likely]
         datasets = [one for inner, its_own in found for one in self._at(inner, depth + 1, its_own)]
         return datasets if own is None else list(filter(self._is_complete, datasets))
 
     def _fitting(self, key: str) -> Detected | None:
-        """The first source that fits a folder."""
         if not self._left:
             self.look.is_cut = True
             return None
@@ -197,7 +193,7 @@ class _Search:
         return _fitting(self._sources, Look(inner) if key else self.look)
 
     def _is_plain(self, key: str) -> bool:
-        """Whether a folder and those below it hold images alone, as those of classes do, or nothing."""
+        """Whether a folder and those below it contain nothing but images, as folders of classes do."""
         return not any(
             level.others
             or any(map(_MASK_NAME.search, level.images[:_STEMS]))
@@ -206,27 +202,20 @@ class _Search:
         )
 
     def _is_complete(self, found: Detected) -> bool:
-        """Whether the images of a dataset are there."""
         is_apart = not ROWS[found.kind].needs_images or bool(self._config.image_roots)
         return is_apart or self.look.holds_images(found.key(self._config))
 
-    def _is_ours(self, key: str) -> bool:
-        """Whether a folder is a dataset that this program wrote: an output next to its input."""
+    def _is_our_output(self, key: str) -> bool:
         return self._config.kind == "auto" and MANIFEST in self.look.level(key).others
 
 
-def _is_part(name: str) -> bool:
-    """Whether a folder is named like a part of a dataset."""
+def _is_named_like_part(name: str) -> bool:
     is_usual = name.lower() in IMAGE_FOLDERS or is_mask_folder(name) or is_split_name(name)
     return is_usual or bool(_PART.fullmatch(name.lower()))
 
 
 def _plain(look: Look) -> Detected | None:
-    """Images in folders, with or without folders around them.
-
-    Raises:
-        ValueError: several folders have splits, annotations would not be read, or a folder is not a class.
-    """
+    """Images in folders. Raises ValueError if several folders have splits, or as the checks of `refusals`."""
     is_cut = look.is_cut  # in the search
     key = _plain_folder(look)
     if look.config.kind == "folder":
@@ -245,13 +234,13 @@ def _plain(look: Look) -> Detected | None:
 
 
 def _plain_folder(look: Look, key: str = "") -> str:
-    """The key of the folder, at or below `key`, that holds the folders of splits or classes.
+    """The key of the folder, at or below `key`, that contains the folders of splits or classes.
 
-    The folders above it are wrappers: each holds a single folder and no image.
+    The folders above it are wrappers: each contains a single folder and no image.
     """
     top = key
     for _ in range(_WRAPPED):
-        inner = [] if look.level(key).images else list(itertools.islice(look.with_images(key), 2))
+        inner = [] if look.level(key).images else list(itertools.islice(look.folders_with_images(key), 2))
         if len(inner) != 1 or is_split_name(basename(inner[0])):
             break
         key = inner[0]
@@ -266,11 +255,11 @@ def _has_folders(look: Look, key: str) -> bool:
         return True
     level = look.level(key)
     has_classes = not level.images or len(level.images) < len(level.folders)
-    return has_classes and len(list(itertools.islice(look.with_images(key), 2))) == 2
+    return has_classes and len(list(itertools.islice(look.folders_with_images(key), 2))) == 2
 
 
 def _folders_of_splits(look: Look) -> tuple[list[str], str]:
-    """The folders of the input with images, and the key of a split, if one of them has several splits."""
+    """The folders of the input with images, and the key of a split; empty if none has several splits."""
     names = look.level("").folders[:_COMPARED]
     for name in [] if all(map(is_split_name, names)) else names:
         splits = [] if is_split_name(name) else _split_folders(look, _plain_folder(look, name))
@@ -280,8 +269,8 @@ def _folders_of_splits(look: Look) -> tuple[list[str], str]:
 
 
 def _split_folders(look: Look, key: str) -> list[str]:
-    """The folders named like splits that hold images; empty if another folder holds images too."""
-    inner = list(look.with_images(key)) if any(map(is_split_name, look.level(key).folders)) else []
+    """The folders named like splits with images; empty if another folder has images too."""
+    inner = list(look.folders_with_images(key)) if any(map(is_split_name, look.level(key).folders)) else []
     return inner if all(is_split_name(basename(one)) for one in inner) else []
 
 
@@ -290,7 +279,7 @@ def _nothing_found(config: SourceConfig) -> ValueError:
     if config.annotations:
         return ValueError(
             f"--annotations is {', '.join(config.annotations)!r}; manifests are called .csv, .tsv or .jsonl; "
-            f"otherwise say what they are: {remedy}"
+            f"for others, {remedy}"
         )
     with readable("--input", config.input):
         found = left_out(config) or f": {_content(Look(config))}; {remedy}"
@@ -298,7 +287,7 @@ def _nothing_found(config: SourceConfig) -> ValueError:
 
 
 def _content(look: Look) -> str:
-    """What is at the input, by extension."""
+    """The numbers of files in the input by extension."""
     if look.file_name:
         return f"it is a file with the extension .{extension_of(look.file_name)}"
     names = (name for _, level in look.walk() for name in (*level.images, *level.others))

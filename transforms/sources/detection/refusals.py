@@ -1,7 +1,7 @@
-"""What detection refuses: annotations that would not be read, and folders that are not classes.
+"""Checks for annotations that no source would read, and for folders that are not classes.
 
-Source `folder` makes a class of each folder: not of splits next to another folder, splits below classes, or
-`images` next to `masks`, which are parts of a dataset.
+Source `folder` makes each folder a class. That is wrong for parts of a dataset: splits next to another
+folder, splits below classes, or `images` next to `masks`.
 """
 
 from __future__ import annotations
@@ -46,9 +46,7 @@ from recordmill.transforms.storage.files import is_folder
 from recordmill.transforms.storage.layout import MANIFEST
 
 OR_FOLDER = "; or --source folder, which reads images and folders only"
-"""The last alternative in a message."""
-
-_CLASSES = 16  # folders of classes that are compared with each other
+_CLASSES = 16  # folders of classes that are compared
 _LISTED = 20  # datasets that a message lists
 _STRUCTURAL = IMAGE_FOLDERS | MASK_FOLDERS | {"scribbles"}
 _OPENED = 8  # files of each kind that are opened
@@ -59,31 +57,26 @@ _FOLDERS = 3  # folders in a message
 _COMPARED, _COMPARED_REMOTE = 8, 3  # folders of images that are compared as images and masks
 _STEMS = 1_000  # names of each compared folder
 _PAIRS = 3  # pairs of image and mask that are opened
-_MASKS = 50  # masks whose images are looked for by name
-_FILES, _ARCHIVES = 1_000, 8  # that are looked at for annotations in archives
-_IN_ZIP, _IN_TAR, _UNPACKED = 20_000, 2_000, 200  # names of an archive, by how they are listed
+_MASKS = 50  # masks whose images are looked up by name
+_FILES, _ARCHIVES = 1_000, 8  # that are checked for annotations
+_IN_ZIP, _IN_TAR, _UNPACKED = 20_000, 2_000, 200  # names that are listed of an archive
 _OF_AN_IMAGE = ("json", "xml", "mat", "npy", "txt", "csv")  # extensions of files that annotate one image
-_ALSO_NOTES = ("txt", "csv")  # a single one may be a note
-_MAY_BE_CLASSES = frozenset(("mask", "label", "seg", "gt"))  # such as photographs of masks
+_ALSO_NOTES = ("txt", "csv")  # a single file may be a note
+_MAY_BE_CLASSES = frozenset(("mask", "label", "seg", "gt"))  # `mask` may be photographs of masks
 _AS_CSV = "make a CSV of them, with a column of file names"
 _CONVERT = f"convert them to COCO, PASCAL VOC or YOLO, or {_AS_CSV}"
-_BY_NAME = (  # pattern of a file's name, what it holds, and the remedy
+_BY_NAME = (  # pattern of a file's name, its content, and the remedy
     (r"(list_(attr|bbox|landmarks)_celeba|identity_CelebA)\.(txt|csv)", "CelebA's lists", _AS_CSV),
     (r"data\.ya?ml", "the classes of a YOLO dataset", "add its label files, and give --source yolo"),
     (r".*\.arrow", "Arrow files of Hugging Face", "save the dataset with to_parquet, and give that"),
     (r"(digitStruct|imagelabels|setid|.*_anno(s|tations)?)\.mat", "annotations of MATLAB", _AS_CSV),
 )
 
-_Finding = tuple[str, str, str]  # the key of a file or folder, what it holds, and the remedy
+_Finding = tuple[str, str, str]  # the key of a file or folder, its content, and the remedy
 
 
 def check_unread(look: Look) -> None:
-    """Checks the names in the first folders, and opens a few files, for annotations that are not read.
-
-    Raises:
-        ValueError: says what they are, and the remedy.
-        OSError: the input cannot be looked at.
-    """
+    """Raises ValueError if names in the first folders, or heads of a few files, show annotations."""
     names = _Names(look)
     finders = (_by_name, _by_content, _masks_by_name, _masks_by_content)
     for key, what, remedy in itertools.chain.from_iterable(find(names) for find in finders):
@@ -94,26 +87,24 @@ def check_unread(look: Look) -> None:
 
 
 class _Names:
-    """The names in the first folders of an input."""
-
     def __init__(self, look: Look) -> None:
         self.look = look
         levels = list(look.walk())
         self.levels = {key: level for key, level in levels if level.images}
-        self.others = [joined(key, name) for key, level in levels for name in level.others]  # are no images
+        self.others = [joined(key, name) for key, level in levels for name in level.others]  # not images
         self.images = [image for level in self.levels.values() for image in level.images]
         self.stems = frozenset(map(name_stem, self.images))
 
     def of_kind(self, *extensions: str) -> Iterator[str]:
-        """Keys of the first other files with one of the extensions."""
+        """Keys of the first files with one of the extensions."""
         return itertools.islice((key for key in self.others if extension_of(key) in extensions), _OPENED)
 
     def count(self, images: Iterable[str]) -> int:
-        """The number of names that are images of the input, with or without extension."""
+        """The number of names, with or without extension, that are images of the input."""
         return sum(image in self.stems or name_stem(image) in self.stems for image in images)
 
     def rows(self, key: str) -> list[str]:
-        """The first lines of a text that are not blank; none of a binary file. The last may be cut off."""
+        """The first non-blank lines of a text, the last perhaps cut off; none for a binary file."""
         head = self.look.head(key, _START)
         lines = [] if b"\0" in head else head.decode("utf-8", "replace").splitlines()
         return list(itertools.islice(filter(None, map(str.strip, lines)), _ROWS))
@@ -129,12 +120,11 @@ def _by_name(names: _Names) -> Iterator[_Finding]:
             key = link.removeprefix(names.look.root).strip("/")
             what = f"a link to the annotations in {leads_to!r}, outside the input"
             yield key, what, f"give {flag_with('--image_root', leads_to)}"
-    if (found := _of_an_image(names.others, names.stems)) is not None:
+    if (found := _first_named_like_image(names.others, names.stems)) is not None:
         yield found, f".{extension_of(found)} files with the names of images", _CONVERT
 
 
-def _of_an_image(others: Iterable[str], stems: Collection[str]) -> str | None:
-    """The first file that has the name of an image, and so annotates it."""
+def _first_named_like_image(others: Iterable[str], stems: Collection[str]) -> str | None:
     found: dict[str, list[str]] = {}
     for name in others:
         if (extension := extension_of(name)) in _OF_AN_IMAGE and name_stem(name) in stems:
@@ -146,7 +136,7 @@ def _of_an_image(others: Iterable[str], stems: Collection[str]) -> str | None:
 
 
 def _by_content(names: _Names) -> Iterator[_Finding]:
-    """Files whose first bytes are annotations, or name images."""
+    """Files that begin with annotations, or with names of images."""
     look = names.look
     given = flag_with("--input", look.config.input)
     for key in names.of_kind("xml"):
@@ -175,7 +165,7 @@ def _by_content(names: _Names) -> Iterator[_Finding]:
 
 
 def _names_rows(names: _Names, key: str) -> bool:
-    """Whether one of the first rows names an image file, or most name an image without its extension."""
+    """Whether a first row names an image file, or most name an image without its extension."""
     cells = (re.split(r'[,;|\t"\'{}\[\]]', row) for row in names.rows(key))
     rows = [{basename(cell.strip()) for cell in row} - {""} for row in cells]
     images = frozenset(filter(is_image_name, itertools.chain.from_iterable(rows)))
@@ -185,7 +175,7 @@ def _names_rows(names: _Names, key: str) -> bool:
 
 
 def _table_flags(names: _Names, found: list[str]) -> str:
-    """The flags that read the tables of the first one's extension, and the images in folders without one."""
+    """The flags that read the tables with the extension of the first, and the images in other folders."""
     look = names.look
     alike = [key for key in found if extension_of(key) == extension_of(found[0])]
     around = {"", *(key.rpartition("/")[0] for key in alike)}
@@ -197,7 +187,7 @@ def _table_flags(names: _Names, found: list[str]) -> str:
 
 
 def _image_column(names: _Names, key: str) -> Iterator[str]:
-    """The flag for the column of a CSV that names images, unless the column is found without it."""
+    """The flag for the column of a CSV that names images, if it is needed to find the column."""
     if extension_of(key) not in ("csv", "tsv"):
         return
     rows = names.rows(key)
@@ -212,7 +202,7 @@ def _image_column(names: _Names, key: str) -> Iterator[str]:
 
 
 def _is_list(names: _Names, key: str) -> bool:
-    """Whether a text lists images, with labels, or in a file named like a split. A number may come first."""
+    """Whether a text lists images, perhaps after a number, and has labels or is named like a split."""
     rows = [re.split(r"[\s,;|]+", row) for row in names.rows(key)]
     is_list = is_split_name(name_stem(key)) or (len(rows) > 1 and all(len(row) > 1 for row in rows))
     first = ([basename(cell.replace("\\", "/")) for cell in row[: 1 + row[0].isdigit()]] for row in rows)
@@ -220,7 +210,7 @@ def _is_list(names: _Names, key: str) -> bool:
 
 
 def _masks_by_name(names: _Names) -> Iterator[_Finding]:
-    """Folders with a name such as `masks`, most of whose files have the names of images in other folders."""
+    """Folders such as `masks` where most files have the names of images in other folders."""
     if names.levels and all(map(_is_of_masks, names.levels)):
         yield next(iter(names.levels)), "masks, and their images are elsewhere", "give the folder around both"
     stems = {key: list(map(name_stem, level.images[:_STEMS])) for key, level in names.levels.items()}
@@ -229,7 +219,7 @@ def _masks_by_name(names: _Names) -> Iterator[_Finding]:
         first = stems[key][:_MASKS]
         named = [stem for stem in first if any(base in photos for _, base in without_ending(stem))]
         if 2 * len(named) > len(first):
-            remedy = "--source masks reads PNG, GIF, BMP or TIFF; --mask_pattern says where they lie"
+            remedy = "--source masks reads PNG, GIF, BMP or TIFF; give --mask_pattern their path"
             yield key, "masks, judging by the names", remedy
 
 
@@ -238,7 +228,7 @@ def _is_of_masks(key: str) -> bool:
 
 
 def _first_mask(images: Sequence[str]) -> str | None:
-    """The first file in a folder such as `masks`, if most files there have the names of images."""
+    """The first file in a folder such as `masks`, if most files in such folders have names of images."""
     masks = {name: path for name in images if (path := mask_path(name)) is not None}
     if not masks:
         matched = match_masks(images, (), None)
@@ -271,13 +261,13 @@ def _masks_by_content(names: _Names) -> Iterator[_Finding]:
             and sum(name_stem(one) in masks for one in images) > 1
             for other, images in folders
         )
-        if not masks or sum(alike) > 1:  # several folders with images of the same names are numbered classes
+        if not masks or sum(alike) > 1:  # several folders with the same names: numbered images of classes
             continue
         for other, images in folders:
             pairs = ((masks.get(name_stem(name), ""), joined(other, name)) for name in images)
             first = list(itertools.islice((pair for pair in pairs if pair[0] not in ("", pair[1])), _PAIRS))
             if len(first) > 1 and all(is_mask_of(*map(look.file, pair)) for pair in first):
-                remedy = "--source masks reads folders images and masks; --mask_pattern says where they lie"
+                remedy = "--source masks reads folders images and masks; or give --mask_pattern their path"
                 yield key or "./", "masks of images of the same names", remedy
 
 
@@ -291,16 +281,12 @@ _NOTES_FOLDERS = frozenset(("annotations", "annotation", "imagesets", "xmls"))
 
 
 def check_archives_read(look: Look) -> None:
-    """Checks the names in the first archives of an input, and of the files next to them.
-
-    Raises:
-        ValueError: a name is that of annotations; the message gives the two alternatives.
-    """
+    """Raises ValueError if a name in the first archives, or next to them, is that of annotations."""
     found = list(itertools.islice(archives(look.config), _FILES))
     others = [item.key for item in found if isinstance(item, Failure) and item.reason == NOT_AN_ARCHIVE]
     names = {key: f"{key!r} lies next to archives" for key in others}
     for item in [item for item in found if isinstance(item, Archive)][:_ARCHIVES]:
-        # More names if listing does not read the bytes of members.
+        # lists more names if that does not read the bytes of members
         is_unpacked = is_gzip(item.path) or look.has_latency
         most = _IN_ZIP if item.path.lower().endswith(".zip") else _UNPACKED if is_unpacked else _IN_TAR
         for name in first_names(item, most):
@@ -313,11 +299,11 @@ def check_archives_read(look: Look) -> None:
 
 
 def unread_member(names: Sequence[str]) -> str | None:
-    """The first file of archives that looks, by its name, like annotations or a mask of the images."""
+    """The first file in archives that is, by its name, an annotation or a mask of the images."""
     images = [name for name in names if is_image_name(name)]
     others = [name for name in names if not is_image_name(name)]
     of_all = next(filter(_is_of_all, others), None)
-    return of_all or _of_an_image(others, set(map(name_stem, images))) or _first_mask(images)
+    return of_all or _first_named_like_image(others, set(map(name_stem, images))) or _first_mask(images)
 
 
 def _is_of_all(name: str) -> bool:
@@ -334,33 +320,28 @@ def _is_of_all(name: str) -> bool:
 
 
 def commands(found: Iterable[tuple[str, str]]) -> str:
-    """The arguments that read each (path, kind). An empty kind leaves out `--source`."""
+    """The arguments to read each (path, kind); without `--source` for an empty kind."""
     listed = [flag_with("--input", path) + (f" --source {kind}" if kind else "") for path, kind in found]
     more = f"; and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
     return "; ".join(listed[:_LISTED]) + more
 
 
 def check_class_folders(look: Look, is_cut: bool) -> None:
-    """Checks the folders in an input that would be read as splits or classes.
+    """Raises ValueError if folders that would become splits or classes look like parts of a dataset.
 
-    Args:
-        look: at the folder around them.
-        is_cut: whether folders were left out of the search for a dataset.
-
-    Raises:
-        ValueError: some look like parts of a dataset; or only one is there, and the search was incomplete.
+    With `is_cut`, the search for datasets left out folders: then a single class is an error, too.
     """
     for finding in _findings(look, is_cut):
         raise ValueError(f"--input is {look.config.input!r}, where {finding}{OR_FOLDER}")
 
 
 def _findings(look: Look, is_cut: bool) -> Iterator[str]:
-    """What is wrong with the folders, and what to do instead."""
-    names = list(look.with_images())
+    """The faults of the folders, each with its remedy."""
+    names = list(look.folders_with_images())
     splits = list(filter(is_split_name, names))
     yield from _mixed_splits(look, names, splits)
     if splits and len(splits) == len(names):
-        names = sorted({name for split in splits for name in look.with_images(split)})
+        names = sorted({name for split in splits for name in look.folders_with_images(split)})
     yield from _split_words(look, names)
     yield from _splits_below(look, names)
     if look.config.label_pattern is None:
@@ -376,7 +357,6 @@ def _findings(look: Look, is_cut: bool) -> Iterator[str]:
 
 
 def _give(look: Look, *keys: str) -> str:
-    """The instruction to give one of some folders."""
     listed = commands((look.given(key), "") for key in keys)
     return f"give {'one of them: ' if len(keys) > 1 else ''}{listed}"
 
@@ -386,7 +366,7 @@ def _two(names: Sequence[str]) -> str:
 
 
 def _mixed_splits(look: Look, names: list[str], splits: list[str]) -> Iterator[str]:
-    """Splits next to a folder that is no split, or next to an image."""
+    """Splits next to another folder, or next to an image."""
     others = [name for name in names if name not in splits]
     if others and len(set(map(normal_split, splits))) > 1:
         instead = f"move it elsewhere; {_give(look, *splits, *others)}"
@@ -399,30 +379,30 @@ def _mixed_splits(look: Look, names: list[str], splits: list[str]) -> Iterator[s
 
 
 def _split_words(look: Look, names: list[str]) -> Iterator[str]:
-    """Classes most of which are named after different splits: `seg_train`, `seg_test`."""
+    """Classes that are mostly named after different splits: `seg_train`, `seg_test`."""
     found = {name: words for name in names if (words := _splits_named(basename(name)))}
     if 2 * len(found) >= len(names) and len(set().union(*found.values())) > 1:
         yield f"{_two(list(found))} are named after splits, and are no classes: {_give(look, *names)}"
 
 
 def _splits_named(name: str) -> set[str]:
-    """The splits named by words of a folder's name, with or without a number: `test1`, `seg_train`."""
+    """The splits in the words of a folder's name, which may have a number: `test1`, `seg_train`."""
     return splits_in(re.sub(r"[ _-]+", "_", re.sub(r"(?<=[a-z])\d{1,2}(?=_|$)", "", name.lower())))
 
 
 def _splits_below(look: Look, names: list[str]) -> Iterator[str]:
-    """Splits in the folders of classes: `cat/train`, `cat/test`."""
+    """Splits below a class: `cat/train`, `cat/test`."""
     for name in names[:_CLASSES]:
-        splits = [inner for inner in look.with_images(name) if is_split_name(basename(inner))]
+        splits = [inner for inner in look.folders_with_images(name) if is_split_name(basename(inner))]
         if len(set(map(normal_split, map(basename, splits)))) > 1:
             what = f"{_two(splits)} are named like splits and lie below a class, where splits are not read"
             yield f"{what}: put the splits above the classes; {_give(look, name)}"
 
 
 def _structural(look: Look, names: list[str]) -> Iterator[str]:
-    """Classes that are all named like parts of a dataset: `images`, `masks`, `train_images`."""
-    if len(names) == 1:  # the folders in it may be wrappers, too
-        while not look.level(names[0]).images and len(inner := list(look.with_images(names[0]))) == 1:
+    """Classes that all have the names of parts of a dataset: `images`, `masks`, `train_images`."""
+    if len(names) == 1:  # it may contain further wrappers
+        while not look.level(names[0]).images and len(inner := list(look.folders_with_images(names[0]))) == 1:
             names = inner
     if names and all(one.lower() in _STRUCTURAL or _splits_named(one) for one in map(basename, names)):
         one = "is named like a part of a dataset, and no class"
@@ -431,8 +411,8 @@ def _structural(look: Look, names: list[str]) -> Iterator[str]:
 
 
 def _depths(look: Look, names: list[str]) -> Iterator[str]:
-    """One folder of classes next to folders of fewer images, such as those of documents."""
-    inner = {name: len(list(look.with_images(name))) for name in names[: _CLASSES + 1]}
+    """One folder of classes next to folders with a few images, such as documents."""
+    inner = {name: len(list(look.folders_with_images(name))) for name in names[: _CLASSES + 1]}
     nested = [name for name, count in inner.items() if count > 1]
     others = [name for name in names if name not in nested]
     if len(nested) != 1 or not others or len(names) > _CLASSES:

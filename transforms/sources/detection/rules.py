@@ -1,7 +1,7 @@
-"""The detection rules: why an input looks like a source, or None. `registry.ROWS` lists them.
+"""The detection rules: each returns why an input looks like a source, or None. `registry.ROWS` lists them.
 
-A rule looks at names and at the first bytes of some files. What a rule reads of a format is imported when
-it is called: a worker has no use for any rule.
+A rule looks at names, and at the first bytes of some files. It imports the code of its format when it is
+called, because workers need no rule.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ _COCO_DEPTH, _COCO_FILES = 2, 20
 _IMAGENET_FOLDERS = 40
 _JSON_LINES = ("jsonl", "ndjson", "jsonlines")
 _FRAMED = 16  # files that are opened
-_TEXTS = 500  # that are listed of a folder of labels
-_TRIED = 50  # label files that are opened; masks that are looked for
-_MASK_FILES = 500  # that are listed of a folder of masks
+_TEXTS = 500  # listed in a folder of labels
+_TRIED = 50  # label files that are opened; masks whose image is looked up
+_MASK_FILES = 500  # listed in a folder of masks
 _DESCRIBED = 1_000  # files of a folder
-_SEARCHED = 10_000  # files without an image, where calls wait for a service; else there is no limit
+_SEARCHED = 10_000  # files of a bucket before the first image
 
 Rule = Callable[[Look], str | None]
 
 
 def a_file(pattern: str | re.Pattern[str], why: str = "it holds {!r}") -> Rule:
-    """A rule: a file in the input's folder, or the input itself, has a name that matches."""
+    """A rule: an input file, or a file in the input folder, has a name that matches."""
 
     def rule(look: Look) -> str | None:
         names = [look.file_name] if look.file_name else look.names()
@@ -68,14 +68,14 @@ def a_file(pattern: str | re.Pattern[str], why: str = "it holds {!r}") -> Rule:
     return rule
 
 
-def a_head(said: dict[str, Callable[[bytes], str]]) -> Rule:
-    """A rule: the first bytes of a file with one of the extensions say what it is."""
+def a_head(kinds: dict[str, Callable[[bytes], str]]) -> Rule:
+    """A rule: the function for an extension names the kind of a file with that extension by its head."""
 
     def rule(look: Look) -> str | None:
-        for key in look.first_files(said):
-            described = said.get(key.rpartition(".")[2])
-            if described is not None and (what := described(look.head(key))):
-                return f"{key!r} is {what}"
+        for key in look.first_files(kinds):
+            kind_of = kinds.get(key.rpartition(".")[2])
+            if kind_of is not None and (kind := kind_of(look.head(key))):
+                return f"{key!r} is {kind}"
         return None
 
     return rule
@@ -105,7 +105,7 @@ def tfrecord(look: Look) -> str | None:
 
 
 def parquet(look: Look) -> str | None:
-    """Parquet files, and no images. img2dataset writes a table next to each .tar of what it holds."""
+    """Parquet files, and no images or .tar files: img2dataset writes a table next to each .tar."""
     files = _without_images(look)
     found = [key for key, path in files.items() if path and extension_of(key) in ("parquet", "pq")]
     if not found or any(extension_of(key) == "tar" for key in files):
@@ -114,7 +114,7 @@ def parquet(look: Look) -> str | None:
 
 
 def _without_images(look: Look) -> dict[str, str]:
-    """The first files; none if one that can be read is an image by name."""
+    """The first files; none if a readable one is an image by name."""
     return {} if any(path and is_image_name(key) for key, path in look.first.items()) else look.first
 
 
@@ -146,7 +146,7 @@ def archive(look: Look) -> str | None:
 
 
 def _first_archive(look: Look, kinds: str = ".+") -> Archive | None:
-    """The first archive among the first files; None if images lie there too."""
+    """The first archive among the first files; None if there are images too."""
     from recordmill.transforms.sources.archives.archive import Archive, archives
 
     if not _without_images(look):
@@ -156,7 +156,7 @@ def _first_archive(look: Look, kinds: str = ".+") -> Archive | None:
 
 
 def coco(look: Look) -> str | None:
-    """A JSON file has the lists of COCO: one that the call names, or one of the first in the folder."""
+    """A JSON file has the lists of COCO: one of the call, or one of the first in the folder."""
     from recordmill.transforms.sources.coco.files import kind_of
     from recordmill.transforms.sources.tables.manifests import flag_of, manifests
 
@@ -168,14 +168,14 @@ def coco(look: Look) -> str | None:
             is_coco = kind_of(paths[0], must_be=False) is not None
         return f"{paths[0]!r} is a COCO annotation file" if is_coco else None
     for key in itertools.islice(look.first_files(("json",), _COCO_FILES, _COCO_DEPTH), _COCO_FILES):
-        with contextlib.suppress(OSError):  # whoever reads it says what is wrong
+        with contextlib.suppress(OSError):  # reading it reports the fault
             if kind_of(look.file(key), must_be=False) is not None:
                 return f"{key!r} is a COCO annotation file"
     return None
 
 
 def imagenet(look: Look) -> str | None:
-    """Folders or images have ImageNet's names, or a list has images and the numbers of classes."""
+    """Folders or images have ImageNet's names, or a list names images and the numbers of their classes."""
     from recordmill.transforms.sources.imagenet.layout import Layout
 
     if not look.is_folder:
@@ -190,7 +190,7 @@ def imagenet(look: Look) -> str | None:
 
 
 def yolo(look: Look) -> str | None:
-    """A data.yaml, darknet's files, or texts with the names of images that are labels."""
+    """A data.yaml, darknet's files, or label files with the names of images."""
     from recordmill.transforms.sources.yolo.dataset import LABEL_FOLDERS
 
     if look.file_name:
@@ -219,7 +219,7 @@ def _data_yaml(look: Look, name: str) -> str | None:
     key = "" if look.file_name else name
     if extension_of(name) not in ("yaml", "yml") or not is_file(look.path(key)):
         return None
-    if not look.is_inside(key):  # `check` refuses it
+    if not look.is_inside(key):  # reading it reports the fault
         return f"it has {name!r}" if name in USUAL_NAMES else None
     try:
         found = read_yaml(look.file(key))
@@ -245,7 +245,7 @@ def _label_with_image(look: Look, folder: str) -> str | None:
     first = list(itertools.islice(texts, _TEXTS))
 
     def has_image(key: str) -> bool:
-        """Next to it, or in the folder of images that belongs to the folder of labels."""
+        """Whether its image is next to it, or in the folder for the images of a folder of labels."""
         stem = stem_of(key)
         paths = [stem]
         if is_of_labels:
@@ -255,17 +255,17 @@ def _label_with_image(look: Look, folder: str) -> str | None:
     wanted = list(filter(has_image, first))[:_TRIED]
     is_named = last in ("labels", "label")
     found = None
-    # The images may lie deeper than their labels: then the contents of the labels decide.
+    # If images are in deeper folders than their labels, the contents of the labels decide.
     for key in wanted or (first[:_TRIED] if is_named else []):
         text = look.head(key, 1 << 12).decode("utf-8", "replace")
         if text.strip() and not is_label_text(text):
             return None
         found = found or (key if text.strip() else None)
-    return found or (wanted[0] if wanted and is_named else None)  # all are empty: no image has objects
+    return found or (wanted[0] if wanted and is_named else None)  # all empty: no image has objects
 
 
 def voc(look: Look) -> str | None:
-    """XML of VOC, or masks in the folder for those of classes."""
+    """XML of VOC, or masks in a folder SegmentationClass."""
     from recordmill.transforms.sources.voc.source import is_class_mask
     from recordmill.transforms.sources.voc.xml import is_voc_xml
 
@@ -292,7 +292,7 @@ labelme = a_head({"json": _labelme_json, "xml": _labelme_xml})
 
 
 def openimages(look: Look) -> str | None:
-    """A CSV file with the name and the columns of one of Open Images."""
+    """A CSV file with a name and columns of Open Images."""
     from recordmill.transforms.sources.openimages import csv_files
 
     for file in csv_files(look) if look.is_folder else ():
@@ -305,7 +305,7 @@ def openimages(look: Look) -> str | None:
 
 
 def masks(look: Look) -> str | None:
-    """Folders such as `masks` with the names of images elsewhere, or masks next to most images."""
+    """A folder such as `masks` with the names of images elsewhere, or masks next to most images."""
     if not look.is_folder:
         return None
     if (pattern := look.config.mask_pattern) is not None:
@@ -335,7 +335,7 @@ def _is_mask_of(name: str, stems: set[str]) -> bool:
 
 
 def _mask_folders(look: Look) -> Iterator[str]:
-    """Folders at the first level, or in one of a split, that are called like those of masks."""
+    """Folders of the input, or in a folder of a split, with a name such as `masks`."""
     of_xml = (name for name in look.folders() if name.lower() == "annotations")
     if any(extension_of(name) == "xml" for folder in of_xml for name in look.names(folder)):
         return
@@ -344,13 +344,13 @@ def _mask_folders(look: Look) -> Iterator[str]:
 
 
 def _has_image(look: Look, mask: str) -> bool:
-    """Whether an image is called like a mask, in one of the folders where it would be."""
+    """Whether one of the usual folders has an image with the name of a mask."""
     path = mask_path(mask) or ""
     return look.has_image(path, {base for _, base in without_ending(os.path.basename(path))})
 
 
 def frames(look: Look) -> str | None:
-    """Every folder of images has a file of times. Numbered images are as often those of a class."""
+    """Every folder of images has a file of times. Numbered images are no sign: classes have them too."""
     from recordmill.transforms.sources.frames import TIME_FILES
 
     why = None
@@ -364,14 +364,14 @@ def frames(look: Look) -> str | None:
 
 
 def csv(look: Look) -> str | None:
-    """A file that is CSV by name; what its columns mean is said as far as it can be read."""
+    """CSV by name; the reason includes the meaning of its columns if they can be read."""
     from recordmill.transforms.sources.tables.manifest_sources import CsvSource
 
     return _table(look, "CSV", CsvSource(), "csv", "tsv")
 
 
 def jsonl(look: Look) -> str | None:
-    """A file that is JSON Lines by name; what its keys mean is said as far as it can be read."""
+    """JSON Lines by name; the reason includes the meaning of its keys if they can be read."""
     from recordmill.transforms.sources.tables.manifest_sources import JsonlSource
 
     return _table(look, "JSON Lines", JsonlSource(), *_JSON_LINES)
@@ -384,10 +384,9 @@ def sequence(look: Look) -> str | None:
 
     path = _manifest(look, *_JSON_LINES)
     first = None
-    with contextlib.suppress(OSError):  # the source of other JSON Lines says what is wrong
-        first = (
-            next((item for _, item in read_objects(manifests(look.config)[0].file)), None) if path else None
-        )
+    with contextlib.suppress(OSError):  # the source of other JSON Lines reports the fault
+        if path:
+            _, first = next(iter(read_objects(manifests(look.config)[0].file)), (0, None))
     is_sequence = isinstance(first, dict) and isinstance(first.get("feature_lists"), dict)
     return f"the first line of {path!r} has feature_lists" if is_sequence else None
 
@@ -402,13 +401,13 @@ def _table(look: Look, kind: str, source: ManifestSource, *extensions: str) -> s
     if (path := _manifest(look, *extensions)) is None:
         return None
     meaning = ""
-    with contextlib.suppress(OSError, ValueError):  # `check` says what is wrong
+    with contextlib.suppress(OSError, ValueError):  # `Source.check` reports the fault
         meaning = f"; {source.described(look.config)}"
     return f"{path!r} is a {kind} file by name{meaning}"
 
 
 def folder(look: Look) -> str | None:
-    """Images by name; the first files show which labels and splits their folders have."""
+    """Images by name; the reason includes the labels and splits of the first ones."""
     from recordmill.transforms.sources.folder import FolderSource
     from recordmill.transforms.sources.selection import Selection
 
@@ -437,7 +436,7 @@ def folder(look: Look) -> str | None:
 
 
 def by_extension(found: collections.Counter[str], most: int) -> str:
-    """The numbers of files with the most frequent extensions, for messages."""
+    """The counts of the most frequent extensions, for messages."""
     kinds = (f"{count} {f'.{end}' if end else 'without extension'}" for end, count in found.most_common(most))
     return ", ".join(kinds)
 

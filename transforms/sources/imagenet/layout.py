@@ -30,7 +30,7 @@ ILSVRC_NAME = re.compile(r"ILSVRC20[0-9]{2}_(train|val|test)_([0-9]{8})(?:_(n[0-
 """The name of an image: split, number and, in Hugging Face's copy, synset."""
 
 _ANNOTATION_FOLDERS = ("annotations", "annotation", "bbox", "bboxes", "bounding_boxes", "xml", "xmls")
-_IMAGE_SETS = "imagesets"  # its lists number the images, not the classes
+_IMAGE_SETS = "imagesets"  # the numbers in its lists count images; they are not classes
 _FOLDERS = 200
 _DEPTH = 6
 _CLASS_LISTS = """
@@ -69,9 +69,9 @@ class Layout:
         self.synsets: set[str] = set()  # names of folders
         self.splits: dict[str, list[str]] = {}  # keys of the folders of each split
         self.annotations: list[str] = []  # keys of the folders of XML
-        self.files: dict[str, str] = {}  # keys by name in lower case, of .txt, .csv and .mat near the root
-        self.named = ""  # an image named as ILSVRC's are
-        self.named_splits: set[str] = set()  # splits that only the names of such images have
+        self.files: dict[str, str] = {}  # keys of .txt, .csv and .mat files near the root, by lower-case name
+        self.named = ""  # an image with a name of ILSVRC
+        self.named_splits: set[str] = set()  # splits that only the names of such images contain
         waiting = [""]
         for prefix in itertools.islice(waiting, most):
             is_in_split = any(map(is_split_name, prefix.split("/")))
@@ -120,7 +120,7 @@ class Layout:
             raise JobError(f"{key!r} is not UTF-8: {error.reason}") from error
 
     def rows(self, key: str) -> Iterator[ListedRow]:
-        """The rows of a list of images. Raises JobError or OSError if it cannot be read."""
+        """The rows of a list of images. Raises JobError or OSError."""
         for number, line in enumerate(self.lines(key), 1):
             text, labels = line.strip(), list[str | int]()
             while match := _LABEL.fullmatch(text):  # labels are at the end
@@ -135,7 +135,7 @@ class Layout:
             yield ListedRow(text.strip('"'), tuple(labels), objects, number)
 
     def lists(self) -> dict[str, str | None]:
-        """The lists of images, by their names and their first lines: their keys, and the splits they name."""
+        """The lists of images, detected by name and first lines: the split in the name of each, by key."""
         found = {}
         for name, key in sorted(self.files.items()):
             stem = name.removesuffix(".txt")
@@ -146,7 +146,7 @@ class Layout:
         return found
 
     def _is_list(self, key: str) -> bool:
-        """Whether the first rows have labels other than a running number, as ILSVRC's ImageSets have."""
+        """Whether the first rows have labels, not only a running number, as ILSVRC's ImageSets do."""
         try:
             rows = list(itertools.islice(self.rows(key), 3))
         except JobError:
@@ -168,7 +168,7 @@ def split_of(key: str) -> str | None:
 
 
 class _LabelFile:
-    """The labels in a file by image, the rows that cannot be read, and the images that were not there."""
+    """The labels in a file by image, and failures for rows that cannot be read or have no image."""
 
     def __init__(self, key: str, separator: str, rows: Mapping[Any, str], unread: Iterable[Failure]) -> None:
         self.key = key
@@ -183,7 +183,7 @@ class _LabelFile:
         return self.rows.get(image)
 
     def unused(self) -> Iterator[Failure]:
-        """Reports the rows without a record; or the file if its rows have no image at all."""
+        """Reports the rows without a record, or the file if none of its rows has one."""
         yield from self._unread
         if len(self._unused) == len(self.rows):
             yield Failure(self.key, "annotations", "ground truth without its images", skipped=True)
@@ -193,11 +193,7 @@ class _LabelFile:
 
 
 class Labels:
-    """The classes and labels in all files but the XML.
-
-    Raises:
-        JobError: a file cannot be used.
-    """
+    """The classes and labels in all files except XML. Raises JobError if one cannot be used."""
 
     def __init__(self, layout: Layout, lists: Collection[str]) -> None:
         self._layout = layout
@@ -214,9 +210,9 @@ class Labels:
         self._label_files = [one for one in (self._truth, *self._solutions) if one is not None]
         named = {text.partition(" ")[0] for file in self._label_files for text in file.rows.values()} - {""}
         named.update(*map(self._synsets_in, lists))
-        # the same, or else all that folders and files name, sorted
+        # the same, or else all classes in the names of folders and in files, sorted
         self.classes = self.listed_classes or tuple(sorted(layout.synsets | named))
-        self.words: dict[str, str] = {}  # names of classes for display, each from the first file that has it
+        self.words: dict[str, str] = {}  # display names of classes, from the first file that has them
         texts = [self._synset_lines(files[name]) for name in _WORDS if name in files]
         kit_texts = ((one.synset, one.words) for found in kit.values() for one in found)
         classes = set(self.classes)
@@ -252,7 +248,7 @@ class Labels:
         return tuple(map(AnnotatedObject, cells[::5], boxes))
 
     def class_of(self, label: str | int) -> str | int:
-        """The class of a label in a list. Raises BadInput for a number beyond the list of classes."""
+        """The class of a label in a list. Raises BadInput for a number above the number of classes."""
         if isinstance(label, str) or not self.listed_classes:
             return label
         if label >= len(self.listed_classes):
@@ -261,11 +257,11 @@ class Labels:
         return self.listed_classes[label]
 
     def unused(self) -> Iterator[Failure]:
-        """Reports labels without their image, and rows that cannot be read."""
+        """Reports labels without an image, and rows that cannot be read."""
         return itertools.chain(*(file.unused() for file in self._label_files))
 
     def _synset_lines(self, key: str) -> Iterator[tuple[str, str]]:
-        """The lines of a file: a synset and the text after it, or a name of another kind."""
+        """The lines of a file: a synset and the text after it, or another name and no text."""
         for line in filter(None, map(str.strip, self._layout.lines(key))):
             first, *rest = line.split(maxsplit=1)
             yield (first, rest[0] if rest else "") if SYNSET.fullmatch(first) else (line, "")
@@ -308,15 +304,15 @@ class Labels:
         return _LabelFile(key, ":", dict(enumerate(lines, 1)), ())
 
     def _ilsvrc_order(self, kit: Mapping[str, list[MatClass]]) -> Sequence[str]:
-        """The synsets in the order of ILSVRC's ids, from 1, which is not that of the alphabet."""
+        """The synsets in the order of ILSVRC's ids, from 1; it is not alphabetical."""
         for key, found in kit.items():
             if sorted(one.number for one in found) != list(range(1, len(found) + 1)):
                 raise JobError(f"{key!r} has not the ids 1 to {len(found)}, each once")
             return [one.synset for one in sorted(found)]
         if list(self.listed_classes) == sorted(self.listed_classes):
             raise JobError(
-                "the ground truth has ILSVRC's ids, which are not in the order of the alphabet; add "
-                "meta.mat or map_clsloc.txt of the development kit, or take a ground truth of synsets "
+                "the ground truth has ILSVRC's ids, which are not in alphabetical order; add meta.mat or "
+                "map_clsloc.txt of the development kit, or use a ground truth of synsets "
                 "(imagenet_2012_validation_synset_labels.txt)"
             )
         return self.listed_classes

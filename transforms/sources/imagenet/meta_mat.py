@@ -1,6 +1,6 @@
-"""meta.mat of ILSVRC's development kit: the id, synset and words of each class, as MATLAB 5 stores a struct.
+"""Reads meta.mat of ILSVRC's development kit: the id, synset and words of each class, a struct of MATLAB 5.
 
-The format is that of https://www.mathworks.com/help/pdf_doc/matlab/matfile_format.pdf; nothing in it is code.
+The format is https://www.mathworks.com/help/pdf_doc/matlab/matfile_format.pdf; it contains no code.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class MatClass(NamedTuple):
 
 
 def read_meta_mat(data: bytes) -> list[MatClass]:
-    """The classes of a meta.mat. Raises ValueError if it is none."""
+    """The classes in a meta.mat. Raises ValueError if it cannot be read."""
     if len(data) < _HEADER or data[126:128] != b"IM":
         raise ValueError("it is not a little-endian MATLAB 5 file")
     try:
@@ -63,7 +63,7 @@ def _elements(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _classes(matrix: bytes) -> list[MatClass]:
-    """The classes in a struct with their fields; none in another variable."""
+    """The classes in a struct; none in another variable."""
     parts = (data for _, data in _elements(matrix))
     flags, dimensions, _ = next(parts), next(parts), next(parts)
     if flags[0] != _STRUCT:

@@ -1,7 +1,7 @@
 """Source `imagenet`: folders of synsets, the flat validation set with its ground truth, boxes in XML.
 
-The layouts are those of ILSVRC's archives and of Kaggle's (https://www.image-net.org/download.php), and lists
-of images and the numbers of their classes, as Caffe has them.
+It reads the layouts of ILSVRC's archives and of Kaggle (https://www.image-net.org/download.php), and Caffe's
+lists of images with class numbers.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class _Listing:
         self._read = self._labels.files | {file.key for files in self._xmls.values() for file in files}
 
     def items(self) -> Items:
-        """The classes, the records, and what is not converted."""
+        """The classes, the records and the failures."""
         labels = self._labels
         if labels.classes:
             yield ClassNames(dict(enumerate(labels.classes)), labels.words, optional=self._has_pattern)
@@ -140,10 +140,8 @@ class _Listing:
             try:
                 path, key, size, version = self._locate(row.path, bases)
             except BadInput as fault:
-                yield (
-                    failed(f"{listed}:{row.line}", BadInput("annotations", fault.reason, fault.detail)),
-                    None,
-                )
+                fault.stage = "annotations"
+                yield failed(f"{listed}:{row.line}", fault), None
                 continue
             key = printable(key)
             label = (row.labels, split or split_of(key))
@@ -167,7 +165,7 @@ class _Listing:
         raise BadInput("annotations", "not found", f"{path!r}, with the extensions {', '.join(_EXTENSIONS)}")
 
     def _walked(self) -> Iterator[_Found]:
-        """The images that are in no list, and other files."""
+        """The images that are not in a list, and other files."""
         for file in self._tree.files():
             if isinstance(file, Failure):
                 yield file, None
@@ -180,7 +178,7 @@ class _Listing:
                 yield skipped(file.key, _ELSEWHERE if is_xml else NO_ANNOTATIONS_FILE), None
 
     def _take_xml(self, image: str) -> TreeFile | None:
-        """The XML with the name of an image, and of several the one in a folder of the same name."""
+        """The XML with the name of an image; of several, the one in a folder of the same name."""
         found = self._xmls.get(name_stem(image), [])
         folder = image.split("/")[-2:-1]
         near = [file for file in found if file.key.split("/")[-2:-1] == folder]
@@ -227,7 +225,7 @@ class _Listing:
 
 
 def _with_synset(found: FileAnnotations, labels: _Labels) -> FileAnnotations:
-    """Annotations whose objects have synsets; some files have the word instead, which means the image's."""
+    """Annotations whose objects have synsets; some files have a word instead, for the image's synset."""
     if len(labels) != 1 or not SYNSET.fullmatch(str(labels[0])):
         return found
     objects = (

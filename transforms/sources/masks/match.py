@@ -1,4 +1,4 @@
-"""Which of the files are masks, and of which images: by folders, by endings of names, or by a pattern."""
+"""Finds masks and their images: by folders, by endings of names, or by a pattern."""
 
 from __future__ import annotations
 
@@ -19,37 +19,40 @@ MASK_FOLDERS = frozenset(_MASK_FOLDERS.split())
 """Names, in lower case, of folders of masks."""
 
 LOSSLESS = frozenset(("png", "gif", "bmp", "dib", "tif", "tiff"))
-"""Extensions of files that masks can be in: their values survive."""
+"""Extensions of formats for masks, which keep all values."""
 
 _ENDINGS = """
     _gtFine_labelIds _gtCoarse_labelIds _labelIds _mask -mask _masks _label _labels _gt _GT _L _P _seg
     _segmentation _annotation _annotations _labelTrainIds _gtFine_labelTrainIds
 """
 ENDINGS = ("", *_ENDINGS.split())
-"""What follows the name of the image in that of its mask; of several, the first in this order counts."""
+"""Endings of a mask's name after the name of its image. A mask with an earlier one is preferred."""
 
-_ONLY_SET = "default"  # what CVAT and Datumaro call the images where there are no splits
-_OTHER = ("_color", "_instanceIds", "_instanceTrainIds")  # Cityscapes' other pictures of the same
+_ONLY_SET = "default"  # in CVAT and Datumaro, the set of a task without splits
+_OTHER = ("_color", "_instanceIds", "_instanceTrainIds")  # endings of other images of Cityscapes
 _IMAGE_ENDING = "_leftImg8bit"
 _NEXT_TO = re.compile(r"(.+?)[-_ ]?(annots?|annotations?|masks?|labels?|gt)", re.IGNORECASE)
 
 _FIELD = re.compile(r"\{([^{}]*)\}")
-_FIELDS = {"stem": "[^/]+", "name": "[^/]+", "folder": ".*"}
+_FIELDS = {"stem", "name", "folder"}
+_TOKEN = re.compile(r"(\{folder\}/(?:\.\./)?|\{[^{}]*\})")
+_TOKENS = {"{stem}": "[^/]+", "{name}": "[^/]+", "{folder}": ".*"}  # and their regular expressions
+_TOKENS |= dict.fromkeys(("{folder}/", "{folder}/../"), "(?:.*/)?")
 
 
 class Matched(NamedTuple):
     """Keys of images and masks."""
 
     images: list[str]
-    masks: dict[str, list[str]]  # by image; more than one if several fit equally
+    masks: dict[str, list[str]]  # by image; several if they match equally well
     orphans: list[str]  # masks without an image
-    others: dict[str, str]  # masks that are not used, and why
+    others: dict[str, str]  # the reasons why other masks are skipped
 
 
 def mask_path(key: str) -> str | None:
-    """The path that an image of this mask would have, without its folder; None where it lies in none.
+    """The path of a mask without its folder of masks; None if it is in no such folder.
 
-    `masks/train/1.png` is `train/1`, as is `trainannot/1.png`.
+    It is `train/1` for `masks/train/1.png` and for `trainannot/1.png`.
     """
     stem = stem_of(key)
     if (shorter := without_folder(stem, MASK_FOLDERS)) != stem:
@@ -66,7 +69,7 @@ def mask_path(key: str) -> str | None:
 
 
 def is_mask_folder(name: str) -> bool:
-    """Whether a folder is named like one of masks."""
+    """Whether a folder is named like a folder of masks."""
     return mask_path(f"{name}/1.png") is not None
 
 
@@ -78,30 +81,30 @@ def image_path(key: str) -> str:
 class MaskPattern:
     """A path below the input with `{stem}`, `{name}` and `{folder}` of the image.
 
-    Raises ValueError if it names no image, or something else than these, or leads out of the input.
+    Raises ValueError, about `--mask_pattern`, if it is not valid.
     """
 
     def __init__(self, pattern: str) -> None:
-        said = f"--mask_pattern is {pattern!r}"
+        given = f"--mask_pattern is {pattern!r}"
         fields = set(_FIELD.findall(pattern))
-        if unknown := sorted(fields - _FIELDS.keys()):
+        if unknown := sorted(fields - _FIELDS):
             raise ValueError(
-                f"{said}, which has {{{unknown[0]}}}; it may have {{stem}}, {{name}}, {{folder}}"
+                f"{given}, which has {{{unknown[0]}}}; it may have {{stem}}, {{name}}, {{folder}}"
             )
         if "{" in (rest := _FIELD.sub("", pattern)) or "}" in rest:
-            raise ValueError(f"{said}, which has a brace without the other")
+            raise ValueError(f"{given}, which has a brace without the other")
         if not fields & {"stem", "name"}:
-            raise ValueError(f"{said}, which is the same for all images; put {{stem}} or {{name}} in it")
+            raise ValueError(f"{given}, which is the same for all images; put {{stem}} or {{name}} in it")
         if pattern.startswith("/") or "://" in pattern:
-            raise ValueError(f"{said}; it is a path below --input, such as masks/{{stem}}.png")
+            raise ValueError(f"{given}; it is a path below --input, such as masks/{{stem}}.png")
         if ".." in pattern.replace("{folder}/../", "").split("/"):
-            raise ValueError(f"{said}; .. may follow {{folder}}/ alone")
+            raise ValueError(f"{given}; .. may follow only after {{folder}}/")
         self._pattern = pattern
-        tokens = re.split(r"(\{folder\}/(?:\.\./)?|\{[^{}]*\})", pattern)
-        self._regex = re.compile("".join(map(_token_regex, tokens)))
+        regexes = (_TOKENS.get(token) or re.escape(token) for token in _TOKEN.split(pattern))
+        self._regex = re.compile("".join(regexes))
 
     def mask_of(self, key: str) -> str | None:
-        """The key of the mask of an image; None where it would be outside the input."""
+        """The key of the mask of an image; None if it is outside the input."""
         folder, _, name = key.rpartition("/")
         values = {"stem": name_stem(key), "name": name, "folder": folder}
         path = _FIELD.sub(lambda match: values[match[1]], self._pattern).lstrip("/")
@@ -109,19 +112,12 @@ class MaskPattern:
         return None if found.startswith("../") else found
 
     def may_be_mask(self, key: str) -> bool:
-        """Whether a file lies where masks do."""
+        """Whether the key of a file matches the pattern."""
         return bool(self._regex.fullmatch(key))
 
 
-def _token_regex(token: str) -> str:
-    if token.startswith("{folder}/"):
-        return "(?:.*/)?"
-    match = _FIELD.fullmatch(token)
-    return _FIELDS[match[1]] if match else re.escape(token)
-
-
 def match_masks(keys: Iterable[str], apart: Collection[str], pattern: MaskPattern | None) -> Matched:
-    """Divides image files into images and masks, and pairs them; files `apart` come from an image root."""
+    """Divides files into images and masks, and pairs these; files `apart` come from an image root."""
     every = list(keys)
     inner = [key for key in every if key not in apart]
     if pattern is not None:
@@ -129,7 +125,7 @@ def match_masks(keys: Iterable[str], apart: Collection[str], pattern: MaskPatter
     paths = {key: path for key in inner if (path := mask_path(key)) is not None}
     if not paths and apart:
         paths = {key: stem_of(key) for key in inner}
-    if not paths:  # masks next to their images: `1_mask.png` where there is `1.jpg`
+    if not paths:  # masks next to their images: `1_mask.png` and `1.jpg`
         stems = set(map(stem_of, every))
         lossless = ((key, stem_of(key)) for key in every if extension_of(key) in LOSSLESS)
         paths = {
@@ -146,12 +142,12 @@ def match_masks(keys: Iterable[str], apart: Collection[str], pattern: MaskPatter
 
 
 def without_ending(path: str) -> Iterator[tuple[int, str]]:
-    """A path without each of the endings that it has, and the rank of the ending."""
+    """A path without each of its `ENDINGS`, and the rank of the ending."""
     return ((rank, path.removesuffix(end)) for rank, end in enumerate(ENDINGS) if path.endswith(end))
 
 
 def _by_paths(images: Mapping[str, str], masks: Mapping[str, str]) -> Matched:
-    """Pairs by paths without folders and extensions; those of masks may have an ending."""
+    """Pairs images and masks by their shortened paths; masks may have an ending."""
     of_images = set(images.values())
     ranked: dict[str, list[tuple[int, str]]] = {}
     orphans, others = [], {}

@@ -52,7 +52,7 @@ from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.confinement import OUTSIDE, Confinement
 from recordmill.transforms.storage.files import names_in
 
-_LOOKED_AT = 8  # masks that show what the values of all are
+_LOOKED_AT = 8  # masks that show the kind of values in all
 
 
 class MasksSource(Source):
@@ -109,9 +109,9 @@ class MasksSource(Source):
 
 
 class _Masks:
-    """The files of an input, the masks of the images, and their classes.
+    """The files of an input, paired, and its classes.
 
-    Raises ValueError if a table of classes or a list is damaged, or lies outside the input.
+    Raises ValueError if a table of classes or a list is damaged, or is outside the input.
     """
 
     def __init__(self, config: SourceConfig) -> None:
@@ -151,7 +151,7 @@ class _Masks:
         self.failures += (skipped(key, NOT_AN_IMAGE) for key in unread)
 
     def find(self, line: str, listed: ImageSet) -> tuple[str, str | None]:
-        """The keys of the image in a line of a list, and of its mask if the line has one. Raises BadInput."""
+        """The keys of the image and of the mask, if there is one, in a line of a list. Raises BadInput."""
         if ".." in re.split(r"[/\s]", line):
             raise BadInput("annotations", OUTSIDE)
         if key := _look_up(line, self._listed_images):
@@ -166,7 +166,7 @@ class _Masks:
         return key, found
 
     def record(self, item: Listed, images_of: Mapping[str, int]) -> ImageRecord | Failure:
-        """The record of an image. Raises BadInput unless it has one mask, which is of no other image."""
+        """The record of an image. Raises BadInput if it has several masks, or shares its mask."""
         masks = [item.annotation] if item.annotation else self.matched.masks.get(item.key, [])
         if not masks:
             return Failure(item.key, "annotations", "image without a mask", skipped=True)
@@ -192,9 +192,9 @@ def _split_lists(root: str) -> dict[str, str]:
 
 
 def _by_listed_name(keys: Iterable[str]) -> dict[str, str | None]:
-    """Keys by their names in lists: the path, its last two parts, the name; with extension or without.
+    """Keys by their possible names in lists; None for a name of several files.
 
-    None where several files have a name.
+    Names are the path, its last two parts, or the file name; with or without extension.
     """
     found: dict[str, str | None] = {}
     for key in keys:

@@ -1,8 +1,9 @@
-"""Which column of a table is what: found by flags, usual names and the values of the first rows."""
+"""Finds the columns of images, labels, splits and boxes by flags, usual names and the first rows."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -43,8 +44,8 @@ SIDE_COLUMNS = ("bbox_x", "bbox_y", "bbox_width", "bbox_height")
 LIST_COLUMN = "bbox"  # a corner and the lengths of the sides in one list, as COCO's `bbox`
 _HEIGHTS = ("height", "image_height", "img_height")
 _WIDTHS = ("width", "image_width", "img_width")
-_IMAGE_IDS = ("image_id", "imageid", "image_name", "img")  # names of images, or numbers of rows
-_ALWAYS_SPLITS = ("split", "ml_use")  # the other names are as often those of something else
+_IMAGE_IDS = ("image_id", "imageid", "image_name", "img")  # may be file names or mere numbers
+_ALWAYS_SPLITS = ("split", "ml_use")  # columns of the other names often have other values
 
 VERTEX_IMAGE = "imageGcsUri"
 VERTEX_BOXES = "boundingBoxAnnotations"
@@ -52,35 +53,29 @@ VERTEX_BOXES = "boundingBoxAnnotations"
 OBJECTS = "objects"
 _CORNER_LISTS = ("boxes", "bboxes")
 
-_TRIED = 1_000  # columns whose values are looked for as images
-_CACHED = 1_000  # sets of names that rows have
+_TRIED = 1_000  # columns whose values are tried as paths of images
+_CACHED = 1_000  # rows with different names
 
 
 class Columns(msgspec.Struct, frozen=True):
-    """Which column is what."""
+    """The meaning of the columns of a manifest."""
 
-    image: str | None = None  # None where rows are features alone
+    image: str | None = None  # None if rows are features alone
     labels: tuple[str, ...] = ()  # of the image
     split: str | None = None
-    box: tuple[str, ...] = ()  # four, or one of lists of four; none where no row is a box
+    box: tuple[str, ...] = ()  # four, or one of lists of four; empty if no row is a box
     sides: bool = False  # boxes have width and height, not a second corner
     size: tuple[str, str] | None = None  # height and width of the image
     box_label: str | None = None
-    relative: bool = False  # boxes in `box` are shares of the image's sides
+    relative: bool = False  # boxes in `box` are normalised to [0, 1]
     has_lists: bool = False  # rows have lists of boxes
-    relative_lists: bool = False  # boxes in lists are shares
-    is_vertex: bool = False  # rows of Vertex AI's file have its meaning
-    # Parquet alone:
-    objects: str | None = None  # structs of boxes and classes
-    object_names: tuple[str, str | None] = ("", None)  # of box and class in `objects`
-    mask: str | None = None  # images whose pixels are classes
-    unread: tuple[str, ...] = ()  # further images, and lists of images
-    classes: Mapping[str, tuple[str, ...]] = {}  # their names, by column
+    relative_lists: bool = False  # boxes in lists are normalised
+    is_vertex: bool = False  # rows with an `imageGcsUri` are rows of Vertex AI's file
 
     @property
     def has_boxes(self) -> bool:
         """Whether the first rows have boxes."""
-        return bool(self.box) or self.has_lists or self.objects is not None
+        return bool(self.box) or self.has_lists
 
     def describe(self) -> str:
         """The columns, for people."""
@@ -96,26 +91,23 @@ class Columns(msgspec.Struct, frozen=True):
         return f"{found}; a row a box: {', '.join(self.box)}{of_list} ({unit})"
 
     def box_of(self, values: Sequence[object]) -> Box | None:
-        """The box in the values of `box`; None where they are empty. Raises BadInput."""
+        """The box in the values of `box`; None if they are empty. Raises BadInput."""
         return box_of(values if len(values) > 1 else listed(values[0]), self.sides)
 
 
 def usual_name(usual: Iterable[str], names: Iterable[str]) -> str | None:
-    """The name, as it is written, that is the first of `usual` there is; case does not count."""
+    """The first of the usual names that is there, as `names` spells it; case is ignored."""
     by_lower = _by_lower(names)
     return next((by_lower[name] for name in usual if name in by_lower), None)
 
 
 def _by_lower(names: Iterable[str]) -> dict[str, str]:
-    """Names by lower case, the first of those that are alike."""
-    found: dict[str, str] = {}
-    for name in names:
-        found.setdefault(name.lower(), name)
-    return found
+    """Names by lower case; of names that differ only in case, the first."""
+    return {name.lower(): name for name in reversed(list(names))}
 
 
 def named_labels(config: SourceConfig, names: Iterable[str] = ()) -> tuple[str, ...]:
-    """The columns that `--label_column` names: one with commas in its name, or several."""
+    """The columns that `--label_column` names: several, or one with commas in its name."""
     asked = config.label_column
     if asked is None:
         return ()
@@ -123,7 +115,7 @@ def named_labels(config: SourceConfig, names: Iterable[str] = ()) -> tuple[str, 
 
 
 def asked_name(asked: str | None, flag: str, names: Sequence[str], path: str) -> str | None:
-    """The column that a flag names, as the table writes it. Raises ValueError where there is none."""
+    """The column that a flag names, as the table spells it. Raises ValueError if there is none."""
     if asked is None or asked in names:
         return asked
     found = usual_name((asked.lower(),), names)
@@ -146,12 +138,12 @@ def _shown(names: Sequence[str]) -> str:
 def find_columns(
     names: Sequence[str], first: Sequence[Mapping[str, object]], config: SourceConfig, manifest: Manifest
 ) -> Columns:
-    """The columns of a CSV or JSON Lines file, from their names and the first rows, by column.
+    """The columns of a CSV or JSON Lines file, by their names and the first rows.
 
-    Without an image column, only `label_column` makes a label; else that is a feature like any other.
+    Without an image column, labels are read only from `label_column`.
 
     Raises:
-        ValueError: a flag names a column that is not there, or images are meant and no column has them.
+        ValueError: a flag names a missing column, or rows seem to have images and no column is found.
     """
     image = asked_name(config.image_column, "--image_column", names, manifest.path)
     image = image or usual_name(IMAGE_COLUMNS, names)
@@ -160,9 +152,7 @@ def find_columns(
     if config.label_column is not None:
         labels = asked_labels(config, names, manifest.path)
         if image in labels:
-            raise ValueError(
-                f"--label_column is {config.label_column!r}, which is the column of the image paths"
-            )
+            raise ValueError(f"--label_column is {config.label_column!r}, the column of the image paths")
     elif image is None or config.label_pattern is not None:
         labels = ()
     else:
@@ -174,24 +164,25 @@ def find_columns(
 
 
 def split_columns(names: Iterable[str], first: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
-    """Which of SPLIT_COLUMNS have the split: `split` and `ml_use`, and others where they name splits."""
-    meant = set()
+    """The usual names of split columns: `split` and `ml_use`, and others if their values name splits."""
+    found = set(_ALWAYS_SPLITS)
     for name in names:
         if name.lower() in SPLIT_COLUMNS:
             values = [text for row in first if (text := str(row.get(name, "")).strip())]
-            meant |= {name.lower()} if values and all(map(is_split_name, values)) else set()
-    return tuple(usual for usual in SPLIT_COLUMNS if usual in _ALWAYS_SPLITS or usual in meant)
+            if values and all(map(is_split_name, values)):
+                found.add(name.lower())
+    return tuple(usual for usual in SPLIT_COLUMNS if usual in found)
 
 
 def _check_no_images(
     names: Sequence[str], first: Sequence[Mapping[str, object]], config: SourceConfig, manifest: Manifest
 ) -> None:
-    """Raises ValueError where rows seem to have images, and no column is called like one of their paths."""
+    """Raises ValueError if rows seem to have images, although no column has a usual name for their paths."""
     unnamed = f"{flag_of(config)} is {manifest.path!r}, where no column is named like one of image paths"
     finder = ImageFinder(config, manifest)
     for name in names[:_TRIED]:  # values that name images, with or without their extension
         images = [str(value) for row in first if not is_missing(value := row.get(name))]
-        if not images or len(images) != len(first) or not finder.is_anywhere(images[0]):
+        if not images or len(images) != len(first):
             continue
         folder = finder.find_folder(images)
         if folder is not None or finder.finds(images):
@@ -207,7 +198,7 @@ def _check_no_images(
 
 
 def check_no_names(where: str, columns: Mapping[str, Iterable[object]]) -> None:
-    """Raises ValueError where most texts of a column are names of images."""
+    """Raises ValueError if most texts of a column are names of images."""
     for name, values in columns.items():
         texts = [text for value in values if isinstance(value, str) and (text := value.strip())]
         images = [text for text in texts if is_image_name(text)]
@@ -221,11 +212,11 @@ def check_no_names(where: str, columns: Mapping[str, Iterable[object]]) -> None:
 def with_box_columns(
     columns: Columns, names: Sequence[str], first: Sequence[Mapping[str, object]], config: SourceConfig
 ) -> Columns:
-    """The columns with those of boxes, if a row is a box.
+    """Adds the columns of boxes, if a row is a box.
 
     Raises:
-        ValueError: boxes have a label each, and --label_column names several columns; or boxes are there,
-            and what is called like the id of an image is not named as the column of images.
+        ValueError: --label_column names several columns, although a box has one label; or there are boxes,
+            and the column of images may be one of image ids.
     """
     asked = columns.labels if config.label_column is not None else ()
     free = [name for name in names if name not in (columns.image, columns.split, *asked)]
@@ -238,7 +229,7 @@ def with_box_columns(
         if (image := usual_name(_IMAGE_IDS, free)) is None:
             return columns
         raise ValueError(
-            f"--image_column is not given, and boxes ({', '.join(box)}) want an image; "
+            f"--image_column is not given, and boxes ({', '.join(box)}) need an image; "
             f"give {flag_with('--image_column', image)}, if it names the image's file"
         )
     if len(asked) > 1:
@@ -256,7 +247,7 @@ def _are_shares(
     size: tuple[str, str] | None,
     boxes_of: Callable[[Mapping[str, Any]], Iterable[Box | None]],
 ) -> bool:
-    """Whether boxes are shares: no row has a size, all numbers are from 0 to 1, and one is between."""
+    """Whether boxes are normalised: no row has a size, and all numbers are in [0, 1], one in between."""
     numbers: list[float] = []
     for row in first:
         with contextlib.suppress(BadInput):
@@ -267,7 +258,7 @@ def _are_shares(
 
 
 def _list_column(name: str | None, first: Iterable[Mapping[str, object]]) -> tuple[str, ...]:
-    """The column of lists of four numbers, by the first row that has something in it."""
+    """The column of lists of four numbers, by its first value."""
     if name is None:
         return ()
     values = listed(next((row[name] for row in first if not is_empty(row.get(name))), None))
@@ -275,7 +266,7 @@ def _list_column(name: str | None, first: Iterable[Mapping[str, object]]) -> tup
 
 
 def list_of_boxes(item: Mapping[str, Any]) -> tuple[str, list[Any]] | None:
-    """The name of the list of boxes in a row of JSON, and the boxes; None where it has none.
+    """The name of the list of boxes in a row of JSON, and the boxes; None if it has none.
 
     Boxes in `objects` have width and height, as in metadata.jsonl of Hugging Face's image folders
     (https://huggingface.co/docs/datasets/image_dataset#object-detection); the others have two corners.
@@ -293,7 +284,7 @@ def list_of_boxes(item: Mapping[str, Any]) -> tuple[str, list[Any]] | None:
 
 
 def with_lists(columns: Columns, first: Sequence[Mapping[str, Any]]) -> Columns:
-    """The columns of JSON rows, and how lists of boxes are read, by the first rows."""
+    """Adds whether JSON rows have lists of boxes, and whether these are normalised, by the first rows."""
     having = [row for row in first if list_of_boxes(row) is not None]
     if columns.image is None or not having:
         return replace(columns, has_lists=columns.is_vertex and any(VERTEX_BOXES in row for row in first))
@@ -307,10 +298,10 @@ def with_lists(columns: Columns, first: Sequence[Mapping[str, Any]]) -> Columns:
 
 
 class RowColumns:
-    """Finds the columns of each JSON row by itself, with the precedence that the file has.
+    """Finds the columns of each JSON row, with the same precedence in all rows.
 
-    Where two usual names of one meaning stand in a row, the better one counts and the other is a free
-    feature: in all rows, so that no row's label is another one's feature.
+    If a row has two usual names of one meaning, the first is used and the other is a free feature in all
+    rows: no name is the label of one row and a feature of another.
     """
 
     def __init__(self, columns: Columns, first: Sequence[Mapping[str, Any]], config: SourceConfig) -> None:
@@ -327,25 +318,15 @@ class RowColumns:
             (splits, "rename one"),
         )
         self._taken: set[str] = set()  # names used in earlier rows, in lower case
-        self._features: set[str] = set()  # those that came second
+        self._features: set[str] = set()  # usual names that are free features
         for row in map(self._free, first):
             for usual, _ in self._usual:
                 self._features.update([one for one in usual if one in row][1:])
-        self._cached: dict[tuple[str, ...], Columns] = {}
+        self._cached_columns = functools.lru_cache(_CACHED)(self._columns_in)
 
     def __call__(self, item: Mapping[str, Any]) -> Columns:
-        """The columns of one row.
-
-        Raises:
-            BadInput: it has an image and the first rows none; or two names of a meaning, earlier rows one.
-        """
-        names = tuple(item)
-        found = self._cached.get(names)
-        if found is None:
-            found = self._columns_in(self._free(names))
-            if len(self._cached) >= _CACHED:
-                self._cached.clear()
-            self._cached[names] = found
+        """The columns of one row. Raises BadInput if they contradict those of earlier rows."""
+        found = self._cached_columns(tuple(item))
         if not self._asked:
             return found
         image = found.image if self._image is None else _as_written(item, self._image)
@@ -356,7 +337,8 @@ class RowColumns:
         """Names by lower case, without those that flags name."""
         return _by_lower(name for name in names if name.lower() not in self._asked)
 
-    def _columns_in(self, names: Mapping[str, str]) -> Columns:
+    def _columns_in(self, spelled: tuple[str, ...]) -> Columns:
+        names = self._free(spelled)
         image = self._pick(names, 0)
         late = image or names.get(VERTEX_IMAGE.lower())
         if late is not None and self._columns.image is None:
@@ -378,7 +360,7 @@ class RowColumns:
 
 
 def _as_written(item: Mapping[str, Any], name: str) -> str:
-    """How a row writes a name that a flag gives: as it is, or else in another case."""
+    """A name that a flag gives, as a row spells it: in the same case, or else in another."""
     if name in item:
         return name
     names = all_names(item)

@@ -1,4 +1,4 @@
-"""Sources `csv` and `jsonl`: manifests with a row an image or a row a box; or Vertex AI's import files.
+"""Sources `csv`, `jsonl` and `sequence`: a row is an image, a box or a sequence; Vertex AI's import files.
 
 Vertex AI's CSV file has no header. For classification its rows are `[ml_use,]path,label[,label…]`, for object
 detection `[ml_use,]path,label,xmin,ymin,,,xmax,ymax,,`; they are read as the objects of its JSON Lines file.
@@ -25,7 +25,7 @@ from recordmill.transforms.records import (
     Steps,
 )
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.names import is_image_name
+from recordmill.transforms.sources.names import failed, is_image_name
 from recordmill.transforms.sources.source import Description, Items, Source
 from recordmill.transforms.sources.tables.columns import (
     IMAGE_COLUMNS,
@@ -61,13 +61,10 @@ from recordmill.transforms.sources.tables.rows import (
 from recordmill.transforms.sources.tables.text_rows import Values, check_columns, read_objects, read_rows
 from recordmill.transforms.sources.tables.values import (
     VERTEX_SPLITS,
-    Labels,
     all_names,
     flat,
     labels_in,
-    labels_of_text,
     number_in,
-    renamed,
     shown,
     split_in,
     take,
@@ -79,7 +76,7 @@ _DELIMITERS = (",", ";", "\t", "|")
 
 
 class CsvTable(Table):
-    """A CSV file. Values are text; those of empty cells are left out."""
+    """A CSV file. Values are text; empty cells are left out."""
 
     is_text = True
 
@@ -90,19 +87,19 @@ class CsvTable(Table):
         self._is_vertex = not asked and _is_vertex_row(first)
         self._header = () if self._is_vertex else tuple(cell.strip() for cell in first)
         if not self._is_vertex:
-            self._check_header(self._header)
+            self._check_header()
 
     def _first_row(self) -> tuple[str, list[str]]:
-        """The first row that is not blank, split by the delimiter that gives the most cells.
+        """The delimiter that splits the first row into the most cells, and these cells.
 
-        `|` is tried only if no other delimiter separates cells: cells have it between several labels.
+        `|` is tried only if no other delimiter separates cells: it may separate the labels in a cell.
         """
         delimiter, best, fault = "", list[str](), ""
         for tried in _DELIMITERS:
             if tried == "|" and len(best) > 1:
                 break
             _, cells = next(read_rows(self.manifest.file, tried), (0, ()))
-            if isinstance(cells, BadInput):  # as quoted cells are by another delimiter than theirs
+            if isinstance(cells, BadInput):  # quoted cells, split by a wrong delimiter
                 fault = fault or _shown(cells)
             elif len(cells) > len(best):
                 delimiter, best = tried, list(cells)
@@ -112,7 +109,8 @@ class CsvTable(Table):
             raise ValueError(f"{self.where}, which is empty")
         return delimiter, best
 
-    def _check_header(self, header: Sequence[str]) -> None:
+    def _check_header(self) -> None:
+        header = self._header
         if header[0].startswith(("{", "[")):
             raise ValueError(f"{self.where}, which looks like JSON; --source jsonl reads a row a line")
         check_columns(f"{self.where}, which", header)
@@ -154,18 +152,9 @@ class CsvTable(Table):
     def may_name_splits(self) -> bool:
         return super().may_name_splits() if self._is_vertex else self.columns.split is not None
 
-    def labels(self, value: str | None, column: str) -> Labels:
-        return labels_of_text(value or "")
-
-    def features(self, values: Values) -> Values:
-        return values
-
-    def attributes(self, values: Values) -> dict[str, Scalar]:
-        return renamed(values)
-
     def values(self) -> Iterator[tuple[int, Values | BadInput]]:
         header, width = self._header, len(self._header)
-        has_index = header[:1] == ("",)  # a first column without a name is the index that pandas writes
+        has_index = header[:1] == ("",)  # pandas writes an index without a name
         for line, cells in self._rows():
             if isinstance(cells, BadInput):
                 yield line, cells
@@ -183,7 +172,7 @@ class CsvTable(Table):
                 yield line, values
 
     def _vertex_values(self, cells: list[str]) -> Values | BadInput:
-        """A row of Vertex AI's file as its JSON Lines have it, but with the cells of a box in one list."""
+        """A row of Vertex AI's file in the form of its JSON Lines, with the cells of a box in one list."""
         ml_use, (path, *others) = _without_split(cells)
         values: Values = {VERTEX_IMAGE: path.strip(), VERTEX_ML_USE: ml_use}
         vertices = others[1:]
@@ -216,13 +205,13 @@ def _without_split(cells: list[str]) -> tuple[str, list[str]]:
 
 
 def _is_headless_box(cells: Sequence[str]) -> bool:
-    """Whether a row is keras-retinanet's `path,x1,y1,x2,y2,class`, which are no labels of Vertex AI's."""
+    """Whether a row is keras-retinanet's `path,x1,y1,x2,y2,class`, not Vertex AI's path and labels."""
     is_box = len(cells) == 6 and None not in map(number_in, cells[1:5])
     return is_box and bool(cells[5].strip()) and number_in(cells[5]) is None
 
 
 def _is_vertex_row(cells: list[str]) -> bool:
-    """Whether a first row is data, not a header: it has an image's path where Vertex AI's file has one."""
+    """Whether a first row is data, not a header: it has the path of an image in Vertex AI's column."""
     path = _without_split(cells)[1][0].strip()
     is_header = usual_name((*IMAGE_COLUMNS, *LABEL_COLUMNS, *SPLIT_COLUMNS), map(str.strip, cells))
     return bool(scheme_of(path)) or (is_image_name(path) and is_header is None)
@@ -255,9 +244,9 @@ class JsonTable(Table):
         return with_lists(replace(columns, is_vertex=is_vertex), self.first)
 
     def _names(self) -> list[str]:
-        """The names in the first rows, and those that flags name and only later rows have.
+        """The names in the first rows, and names in flags that only later rows have.
 
-        Reads on while one that a flag names has not been seen: none of millions of rows may have it.
+        Reads all rows if none has a name that a flag gives.
         """
         names = list(dict.fromkeys(name for row in self.first for name in all_names(row)))
         check_columns(f"{self.where}, which", names)
@@ -281,10 +270,10 @@ class JsonTable(Table):
 
     def check(self) -> None:
         if not self.first:
-            raise ValueError(f"{self.where}, whose first lines are no JSON objects; one a line is wanted")
+            raise ValueError(f"{self.where}, whose first lines are not JSON objects, one on each line")
         if any(task in row for row in self.first for task in VERTEX_TASKS if VERTEX_IMAGE in row):
-            remedy = "those for classification and object detection are read"
-            raise ValueError(f"{self.where}, an import file for another task; {remedy}")
+            tasks = "classification or object detection"
+            raise ValueError(f"{self.where}, an import file for another task than {tasks}")
 
 
 class ManifestSource(Source):
@@ -299,7 +288,7 @@ class ManifestSource(Source):
     searches_roots = True
 
     def described(self, config: SourceConfig) -> str:
-        """What the columns of the first manifest are, for people. Raises OSError or ValueError."""
+        """Describes the columns of the first manifest. Raises OSError or ValueError."""
         table = self.table(manifests(config)[0], config)
         found, folder = table.columns.describe(), table.find_folder()
         return found if folder is None else f"{found}; images are found in {folder!r}"
@@ -316,7 +305,7 @@ class ManifestSource(Source):
             if any(self.table(manifest, config).may_name_splits() for manifest in manifests(config)):
                 return None
             return set(splits_by_name(config).values())
-        except (OSError, ValueError):  # `check` says what is wrong
+        except (OSError, ValueError):  # `check` reports it
             return None
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
@@ -337,7 +326,7 @@ class ManifestSource(Source):
                     row = table.row(values)
                     item = table.record(row, line) if boxes is None else boxes.add(table, row, line)
                 except BadInput as fault:
-                    item = table.failure(line, fault)
+                    item = failed(table.manifest.row_key(line), fault)
                 if item is not None:
                     yield item
         if boxes is not None:
@@ -384,7 +373,7 @@ _FRAMES = ("image/encoded", "frames")
 
 
 class SequenceTable(JsonTable):
-    """A file of sequences: its columns are the values of their contexts."""
+    """A file of sequences; its columns are the values of their contexts."""
 
     @functools.cached_property
     def peeked(self) -> Sequence[Values]:
@@ -405,14 +394,13 @@ class SequenceTable(JsonTable):
         context, lists = _parts(values)
         column = usual_name(self._splits, context)
         split = None if column is None else split_in(take(context, column), column)
-        labels = tuple(
-            label for name in self.columns.labels for label in labels_in(take(context, name), name)
-        )
+        names = self.columns.labels
+        labels = tuple(label for name in names for label in labels_in(take(context, name), name))
         features = flat(context)
         return Row(None, labels, split, features, lists={key: _steps(key, lists[key]) for key in lists})
 
     def record(self, row: Row, line: int) -> ImageRecord | Failure:
-        """The record of a line with its lists, of which one may be frames."""
+        """The record of a line with its lists; one of them may be paths of frames."""
         record = super().record(row, line)
         if isinstance(record, Failure):
             return record
@@ -435,7 +423,7 @@ class SequenceTable(JsonTable):
                 f"{self.where}, whose first objects have neither {_LISTS} nor a list; see --source jsonl"
             )
         missing = set(self.columns.labels)
-        for _, item in self.values() if missing else ():  # does not open the file again without need
+        for _, item in self.values() if missing else ():
             if not isinstance(item, BadInput):
                 missing -= flat(_context_of(item), strict=False).keys()
             if not missing:
@@ -448,7 +436,7 @@ class SequenceTable(JsonTable):
 
 
 def _context_of(item: Values) -> Values:
-    """The context of a line, as far as there is one."""
+    """The context of a line; empty if the line is not a sequence."""
     with contextlib.suppress(BadInput):
         return _parts(item)[0]
     return {}
@@ -472,9 +460,9 @@ def _parts(item: Values) -> tuple[Values, Values]:
 def _steps(name: str, value: Any) -> tuple[FeatureValue, ...]:
     """A list of steps, each a value or several."""
 
-    def fault(what: str) -> BadInput:
+    def fault(detail: str) -> BadInput:
         remedy = "a list has numbers or texts, one or a list of them a step"
-        return BadInput("manifest", "not a list of steps", f"{name!r} {what}; {remedy}")
+        return BadInput("manifest", "not a list of steps", f"{name!r} {detail}; {remedy}")
 
     if not isinstance(value, list):
         raise fault(f"is {shown(value)}")

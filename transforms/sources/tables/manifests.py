@@ -32,17 +32,22 @@ from recordmill.transforms.storage.paths import absolute, below, is_absolute, re
 PEEKED = 100
 """Rows at the start of a manifest that show which columns there are, and their values."""
 
-_LOOKED_INTO = 3  # levels of folders that are searched for manifests
-_SHOWN = 20  # manifests that a message names
+_LEVELS = 3  # of folders that are searched for manifests
+_MOST_NAMED = 20  # manifests that a message names
 _UTF32 = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
+_LISTED = 10_000  # names that are listed in a remote folder to find folders of images
+_LOOKED_AT = 1_000  # names without an extension that are checked for folders
+_HINTS = 100  # failed rows whose images are looked for in other folders
+_SHOWN_ROOTS = 3  # folders that a message suggests for --image_root
+_EXTENSIONS = (".jpg", ".png", ".jpeg")  # of images whose names in tables have none
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Manifest:
     """One manifest."""
 
-    path: str  # as the call has it
-    name: str  # below the input, where it lies there; else the file's. Keys and messages start with it
+    path: str  # as given in the call
+    name: str  # path below the input, or else the file name; starts keys and messages
     file: str  # the real path, which is opened
 
     def row_key(self, line: int) -> str:
@@ -55,12 +60,12 @@ class Manifest:
 
 
 def input_root(config: SourceConfig) -> str:
-    """The folder that images of a manifest lie in, unless an `--image_root` says otherwise."""
+    """The folder that the paths of a manifest are relative to, next to the image roots."""
     return config.input if is_folder(config.input) else os.path.dirname(config.input) or "."
 
 
 def manifests(config: SourceConfig) -> list[Manifest]:
-    """The manifests of a call, in the order given: below the working directory, or else the input."""
+    """The manifests of a call, in the order given; relative to the working directory, or else the input."""
     if not config.annotations:
         return [Manifest(config.input, printable(os.path.basename(config.input)), real_path(config.input))]
     folder = input_root(config)
@@ -80,7 +85,7 @@ def manifests(config: SourceConfig) -> list[Manifest]:
 
 
 def splits_by_name(config: SourceConfig) -> dict[str, str]:
-    """The splits of several manifests, by path: in the file name (`train_labels.csv`), or its folder.
+    """The splits of several manifests, in the names of files (`train_labels.csv`) or folders, by path.
 
     Empty if a manifest has no split, or two.
     """
@@ -104,7 +109,7 @@ def flag_of(config: SourceConfig) -> str:
 def check_manifests(
     config: SourceConfig, source: str, extensions: Sequence[str] = (), takes_utf16: bool = True
 ) -> None:
-    """Raises ValueError if a manifest is missing, or is not text in an encoding that the source reads."""
+    """Raises ValueError if a manifest is missing, or its encoding is not one that the source reads."""
     if config.annotations and not is_folder(config.input):
         raise ValueError(
             f"--annotations is {', '.join(config.annotations)!r} and --input the file {config.input!r}; "
@@ -112,7 +117,7 @@ def check_manifests(
         )
     if not config.annotations and is_folder(config.input):
         raise ValueError(
-            f"--input is {config.input!r}, a folder; --source {source} wants the manifest: "
+            f"--input is {config.input!r}, a folder; --source {source} reads a manifest: "
             f"{_call_for(config, extensions) or 'name it with --annotations, or as --input itself'}"
         )
     names: dict[str, str] = {}
@@ -126,14 +131,14 @@ def _call_for(config: SourceConfig, extensions: Sequence[str]) -> str:
     """The flags that read the manifests in and below the input; empty if there are none."""
     paths = [
         os.path.join(config.input, key, name)
-        for key, level in Look(config).walk(depth=_LOOKED_INTO)
+        for key, level in Look(config).walk(depth=_LEVELS)
         for name in sorted(level.others)
         if extension_of(name) in extensions
     ]
     if not paths:
         return ""
-    more = f", and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
-    flags = " ".join(flag_with("--annotations", path) for path in paths[:_SHOWN])
+    more = f", and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
+    flags = " ".join(flag_with("--annotations", path) for path in paths[:_MOST_NAMED])
     return f"give {flag_with('--input', config.input)} {flags}{more}"
 
 
@@ -159,15 +164,8 @@ def _check_text(manifest: Manifest, flag: str, takes_utf16: bool) -> None:
         raise ValueError(f"{flag} is {manifest.path!r}, which {fault}")
 
 
-_LISTED = 10_000  # names that are listed to find folders of images, where calls wait for a service
-_LOOKED_AT = 1_000  # names without an extension that are checked for folders
-_HINTS = 100  # failed rows whose images are looked for in other folders
-_SHOWN_ROOTS = 3  # folders that a message suggests for --image_root
-_EXTENSIONS = (".jpg", ".png", ".jpeg")  # of images that are named without
-
-
 def image_folders(path: str) -> list[str]:
-    """The only folder in a folder, or else those with names such as `images` or of splits."""
+    """The subfolder of a folder, or, of several, those with names such as `images` or names of splits."""
     try:
         names = sorted(names_in(path, _LISTED))
     except PermissionError:  # files in it may be readable
@@ -208,23 +206,17 @@ class ImageFinder:
         return links_outside(self._config)
 
     def find_folder(self, images: Sequence[str]) -> str | None:
-        """The only folder near the manifest that holds all images, if none lies at its path.
+        """The only folder near the manifest with all images, if none is found at its path.
 
-        From then on, images are also looked for in that folder.
+        From then on, images are also searched in that folder.
         """
-        if not images or any(self._is_in(self._bases, image) for image in images):
+        if not images or self._is_in(self._bases, images[0]):
             return None
-        fitting = [
-            folder for folder in self._folders if all(self._is_in((folder,), image) for image in images)
-        ]
-        if len(fitting) != 1:
+        found = [one for one in self._folders if all(self._is_in((one,), image) for image in images)]
+        if len(found) != 1 or any(self._is_in(self._bases, image) for image in images):
             return None
-        self._bases = (*self._bases, *fitting)
-        return fitting[0]
-
-    def is_anywhere(self, image: str) -> bool:
-        """Whether an image exists at its path, or in one of the folders near the manifest."""
-        return any(self._is_in(bases, image) for bases in (self._bases, *((one,) for one in self._folders)))
+        self._bases = (*self._bases, *found)
+        return found[0]
 
     def finds(self, images: Sequence[str]) -> bool:
         """Whether all images exist."""
@@ -238,11 +230,7 @@ class ImageFinder:
         return True
 
     def find(self, image: str) -> LocatedFile:
-        """The file of an image. The first faults suggest the folder that holds it.
-
-        Raises:
-            BadInput: stage `manifest`: `no image path`, or as `Confinement.find`.
-        """
+        """The file of an image. Raises BadInput as `Confinement.find`; the first errors suggest a folder."""
         try:
             return self._locate(image, self._bases)
         except BadInput as fault:
@@ -275,7 +263,7 @@ class ImageFinder:
             raise
 
     def _locate_uri(self, uri: str, scheme: str, bases: Sequence[str]) -> LocatedFile:
-        """An object in one of the roots; or a copy of a remote image, by its bucket and path, or its path."""
+        """An object in one of the roots, or its copy in an image root, at its path with or without bucket."""
         path = uri.partition("://")[2]
         if scheme == "file" and path.startswith("/"):
             return self._confinement.find(unquote(path), bases)

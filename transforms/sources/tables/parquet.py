@@ -1,24 +1,23 @@
-"""Source `parquet`: tables of images, as Hugging Face datasets has them.
+"""Source `parquet`: tables of images, in the format of Hugging Face datasets.
 
-Images are bytes in the table, or paths of files near it. A table is read a few rows at a time; the bytes of
-its images are unpacked once. An image is a struct of `bytes` and `path`, and the metadata of the schema
-names the classes of a ClassLabel.
+An image is a struct of `bytes` and `path`, or bytes. A table is read a few rows at a time, and the bytes of
+its images are unpacked once. The metadata of the schema names the classes of a ClassLabel.
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import itertools
 import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-from msgspec.structs import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recordmill.transforms.records import (
+    AnnotatedObject,
     Annotations,
     BadInput,
     ClassNames,
@@ -28,7 +27,6 @@ from recordmill.transforms.records import (
     ImageRef,
     JobError,
     MaskImage,
-    Scalar,
 )
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.look import left_out
@@ -45,24 +43,22 @@ from recordmill.transforms.sources.selection import Selection
 from recordmill.transforms.sources.source import Description, Items, Source, listing_faults
 from recordmill.transforms.sources.tables.columns import (
     LABEL_COLUMNS,
-    Columns,
     asked_labels,
     asked_name,
     check_no_names,
     usual_name,
 )
-from recordmill.transforms.sources.tables.rows import Rows
-from recordmill.transforms.sources.tables.text_rows import Values
 from recordmill.transforms.sources.tables.values import (
     Labels,
     as_integer,
+    box_in,
     feature_value,
     is_label,
     is_missing,
 )
-from recordmill.transforms.sources.tree import Tree, TreeFile
+from recordmill.transforms.sources.tree import TreeFile, input_files
 from recordmill.transforms.storage.confinement import Confinement
-from recordmill.transforms.storage.files import is_file, open_file, status_of
+from recordmill.transforms.storage.files import is_file, open_file
 from recordmill.transforms.storage.paths import real_path
 from recordmill.transforms.storage.spool import Spool
 
@@ -109,7 +105,7 @@ class ParquetSource(Source):
         return {_split_of(item.key) for item in _tables(config) if isinstance(item, TreeFile)}
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
-        return ("detection",) if self._first_columns(config).has_boxes else ()
+        return () if self._first_columns(config).objects is None else ("detection",)
 
     def parts(self, config: SourceConfig, most: int) -> Iterator[TreeFile | Failure]:
         with listing_faults():
@@ -120,19 +116,19 @@ class ParquetSource(Source):
             yield part
             return
         try:
-            # By the key too: what is taken of a table that has two, by a link, differs between them.
+            # With the key: a link can give a table two keys, of which different rows may be selected.
             name = f"{part.path}\0{stem_of(part.key)}"
             with _open(part.path) as opened, Spool(scratch, name, part.version) as spool:
                 rows = _Table(part, opened, config, spool)
                 try:
                     yield from rows.items()
-                except _faults() as error:  # here, so that what is before stays unpacked
+                except _faults() as error:  # inside, so that the spool keeps the rows before
                     yield _damaged(part, error)
         except _faults() as error:
             yield _damaged(part, error)
 
-    def _first_columns(self, config: SourceConfig) -> Columns:
-        """The columns of the first table. Raises ValueError where it is none, or they do not fit."""
+    def _first_columns(self, config: SourceConfig) -> _Columns:
+        """The columns of the first table. Raises ValueError if there is none, or they do not fit."""
         first = next((item for item in _tables(config) if isinstance(item, TreeFile)), None)
         if first is None:
             others = itertools.islice(_tables(config), _SNIFFED)
@@ -151,14 +147,7 @@ class ParquetSource(Source):
 
 def _tables(config: SourceConfig) -> Iterator[TreeFile | Failure]:
     """The tables of a call, and failures for other files."""
-    files: Iterable[TreeFile | Failure]
-    if is_file(config.input):
-        path = real_path(config.input)
-        status = status_of(path)
-        files = [TreeFile(path.rpartition("/")[2], path, status.size, status.version)]
-    else:
-        files = Tree.of(config).files()
-    for file in files:
+    for file in input_files(config):
         is_table = isinstance(file, Failure) or extension_of(file.key) in ("parquet", "pq")
         yield file if is_table else skipped(file.key, "not a Parquet file by name")
 
@@ -196,15 +185,28 @@ def _faults() -> tuple[type[Exception], ...]:
 
 
 def _damaged(table: TreeFile, error: Exception) -> Failure:
-    """The failure of a damaged table. Raises `error` where it is the file system's."""
+    """The failure of a damaged table. Raises `error` if it is the file system's."""
     if isinstance(error, OSError) and error.errno is not None:
         raise error
     fault = BadInput("list", "damaged Parquet file", f"{table.path}: {one_line(error)}")
     return failed(stem_of(table.key), fault)
 
 
-class _Table(Rows):
-    """The rows of one table as records. Raises JobError where its columns do not fit the flags."""
+class _Columns(NamedTuple):
+    """The meaning of the columns of a table."""
+
+    image: str | None  # None if rows are features alone
+    labels: tuple[str, ...]
+    objects: str | None  # lists of structs, or structs of lists, of boxes and classes
+    box: str  # the name of boxes in `objects`
+    category: str | None  # the name of classes in `objects`
+    mask: str | None  # images whose pixels are classes
+    unread: tuple[str, ...]  # further images, and lists of images
+    classes: Mapping[str, tuple[str, ...]]  # their names, by column
+
+
+class _Table:
+    """The rows of one table as records. Raises JobError if its columns do not fit the flags."""
 
     def __init__(
         self, table: TreeFile, opened: pyarrow.parquet.ParquetFile, config: SourceConfig, spool: Spool
@@ -219,11 +221,10 @@ class _Table(Rows):
         self._split = _split_of(table.key)
         self._opened = opened
         self._spool = spool
+        self._columns = columns
         self._mask = columns.mask if "masks" in config.include_annotations else None
-        labels = () if config.label_pattern else columns.labels
-        self._table = columns
-        self._row_columns = replace(columns, image=None, labels=labels)
-        unread = {*columns.unread, columns.mask, *columns.labels} - {self._mask, *labels}
+        self._labels = () if config.label_pattern else columns.labels
+        unread = {*columns.unread, columns.mask, *columns.labels} - {self._mask, *self._labels}
         self._wanted = [name for name in opened.schema_arrow.names if name not in unread]
         self._selection = Selection(config)
         folder = os.path.dirname(table.path)
@@ -231,13 +232,9 @@ class _Table(Rows):
         self._bases = tuple(dict.fromkeys((folder, root, *map(real_path, config.image_roots))))
         self._confinement = Confinement(self._bases if folder.startswith(root) else self._bases[1:])
 
-    @property
-    def columns(self) -> Columns:
-        return self._row_columns  # apart from images
-
     def items(self) -> Iterator[ImageRecord | Failure | ClassNames]:
         """The classes that the table names, the columns that are not read, and the records."""
-        columns = self._table
+        columns = self._columns
         named = (columns.classes.get(column or "", ()) for column in (*columns.labels, columns.objects))
         for names in dict.fromkeys(filter(None, named)):
             yield ClassNames(dict(enumerate(names)))
@@ -248,29 +245,61 @@ class _Table(Rows):
         for batch in self._opened.iter_batches(count, columns=self._wanted, use_threads=False):
             values = {name: _cells(batch.column(name)) for name in self._wanted}
             for at in range(batch.num_rows):
-                yield self._item(number, {name: column[at] for name, column in values.items()})
+                row = {name: column[at] for name, column in values.items()}
+                key = f"{self._key}/{number:08}"
+                yield self._selection.item(key, functools.partial(self._record, key, number, row))
                 number += 1
 
-    def _item(self, number: int, values: dict[str, Any]) -> ImageRecord | Failure:
-        key = f"{self._key}/{number:08}"
+    def _record(self, key: str, number: int, values: dict[str, Any]) -> ImageRecord:
+        """The record of a row; its values are used up. Raises BadInput."""
+        columns = self._columns
+        mask = None if self._mask is None else values.pop(self._mask)
+        stored = None if columns.image is None else values.pop(columns.image)
+        objects = () if columns.objects is None else self._objects(values.pop(columns.objects))
+        found = tuple(one for name in self._labels for one in self._labels_in(values.pop(name, None), name))
+        features: dict[str, FeatureValue] = {
+            name: feature_value(value if isinstance(value, _OF_JSON) else _text(value))
+            for name, value in values.items()
+            if value is not None
+        }
+        labels = self._selection.labels(key, found)
+        masks = {} if mask is None else {"class": MaskImage(self._stored(mask)[0])}
+        image, size = (None, 0) if columns.image is None else self._stored(stored)
+        annotations = Annotations(labels, features, objects, masks=masks)
+        return ImageRecord(key, image, self._split, annotations, f"{self._key}, row {number}", size)
 
-        def record() -> ImageRecord:
-            mask = None if self._mask is None else values.pop(self._mask)
-            stored = None if self._table.image is None else values.pop(self._table.image)
-            row = self.row(values)
-            if row.fault is not None:
-                raise row.fault
-            labels = self._selection.labels(key, row.labels)
-            masks = {} if mask is None else {"class": MaskImage(self._stored(mask)[0])}
-            annotations = Annotations(labels, row.features, row.objects, masks=masks)
-            image, size = (None, 0) if self._table.image is None else self._stored(stored)
-            return ImageRecord(key, image, self._split, annotations, f"{self._key}, row {number}", size)
+    def _objects(self, parts: Any) -> tuple[AnnotatedObject, ...]:
+        """The objects of a cell: a list of structs, or a struct of lists."""
+        columns, column = self._columns, self._columns.objects or ""
+        if isinstance(parts, dict):
+            lists = {name: values for name, values in parts.items() if values is not None}
+            if not all(isinstance(values, list) for values in lists.values()):
+                raise BadInput("annotations", "objects are not lists of values", column)
+            if len(set(map(len, lists.values()))) > 1:
+                raise BadInput("annotations", "lists of objects differ in length", column)
+            steps = zip(*lists.values(), strict=True) if columns.box in lists else ()
+            parts = [dict(zip(lists, values, strict=True)) for values in steps]
+        objects = []
+        for part in parts or ():
+            if not isinstance(part, dict):
+                raise BadInput("annotations", "object is not a struct", repr(part)[:100])
+            box = box_in(part.pop(columns.box, None), sides=True)
+            value = part.pop(columns.category, None)
+            labels = self._labels_in(value, column)
+            if len(labels) != 1:
+                detail = f"{columns.category or 'no column'}: {value!r}"
+                raise BadInput("annotations", "object without a class", detail)
+            attributes = {
+                "is_crowd" if name == "iscrowd" else name: value
+                for name, value in part.items()
+                if isinstance(value, str | int | float | bytes)
+            }
+            objects.append(AnnotatedObject(labels[0], box, attributes=attributes))
+        return tuple(objects)
 
-        return self._selection.item(key, record)
-
-    def labels(self, value: Any, column: str) -> Labels:
-        """The names of classes where the column has some; null is no label, nor is -1 among classes."""
-        names = self.columns.classes.get(column, ())
+    def _labels_in(self, value: Any, column: str) -> Labels:
+        """The labels in a value: names, if the column names its classes; null or then -1 is no label."""
+        names = self._columns.classes.get(column, ())
         found: list[str | int] = []
         for label in map(as_integer, value if isinstance(value, list) else [value]):
             if is_missing(label) or (names and label == -1):
@@ -285,20 +314,6 @@ class _Table(Rows):
                 label = names[label]
             found.append(label)
         return tuple(found)
-
-    def features(self, values: Values) -> dict[str, FeatureValue]:
-        return {
-            name: feature_value(value if isinstance(value, _OF_JSON) else _text(value))
-            for name, value in values.items()
-            if value is not None
-        }
-
-    def attributes(self, values: Values) -> dict[str, Scalar]:
-        return {
-            "is_crowd" if name == "iscrowd" else name: value
-            for name, value in values.items()
-            if isinstance(value, str | int | float | bytes)
-        }
 
     def _stored(self, value: Any) -> tuple[ImageRef, int]:
         """The reference to an image, and its size: of the bytes in the cell, or of the file at its path."""
@@ -316,7 +331,7 @@ class _Table(Rows):
 
 
 def _cells(column: pyarrow.Array) -> list[Any]:
-    """The values of a column; nanoseconds, which `datetime` does not have, as text."""
+    """The values of a column; nanoseconds, which `datetime` does not support, as text."""
     kind = column.type
     if _is(kind, "timestamp") and kind.unit == "ns":
         return [text and text.replace(" ", "T", 1) for text in column.cast("string").to_pylist()]
@@ -330,12 +345,8 @@ def _text(value: Any) -> str:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def _columns_of(table: pyarrow.parquet.ParquetFile, config: SourceConfig) -> Columns:
-    """What the columns of a table are: by the flags, or else by type and name.
-
-    Raises:
-        ValueError: a flag names a column that is not there, or images are meant and no column has them.
-    """
+def _columns_of(table: pyarrow.parquet.ParquetFile, config: SourceConfig) -> _Columns:
+    """The columns of a table, by the flags, or else by type and name. Raises ValueError as `find_columns`."""
     schema = table.schema_arrow
     where = f"--input is {config.input!r}"
     if twice := sorted(name for name, count in collections.Counter(schema.names).items() if count > 1):
@@ -348,13 +359,13 @@ def _columns_of(table: pyarrow.parquet.ParquetFile, config: SourceConfig) -> Col
     images = [name for name, kind in types.items() if name in looking or _is_image_struct(kind)]
     image = asked_name(config.image_column, "--image_column", schema.names, config.input)
     if image is not None and image not in (*images, *binary, *texts):
-        raise ValueError(f"--image_column is {image!r}, of type {types[image]}: no images, nor paths of them")
+        raise ValueError(f"--image_column is {image!r}, of type {types[image]}: not images or their paths")
     image = image or next(iter(images), None)
-    objects, object_names = _objects_in(types) if image is not None else (None, ("", None))
+    objects, box, category = _objects_in(types) if image is not None else (None, "", None)
     described = _hugging_face_features(schema)
     classes = {name: found for name in types if (found := _class_names(described.get(name)))}
-    if objects is not None and object_names[1] is not None:
-        classes[objects] = _class_names(described.get(objects), object_names[1])
+    if objects is not None and category is not None:
+        classes[objects] = _class_names(described.get(objects), category)
     others = [name for name in images if name != image]
     mask = next((name for name in others if name.lower() in _MASKS), None)
     free = [name for name in types if name not in (image, objects, *others)]
@@ -371,21 +382,13 @@ def _columns_of(table: pyarrow.parquet.ParquetFile, config: SourceConfig) -> Col
         labels = () if label is None else (label,)
     if image is None:
         _check_no_images(types, unread, {name: seen.get(name, []) for name in texts}, config)
-    return Columns(
-        image,
-        labels,
-        objects=objects,
-        object_names=object_names,
-        mask=mask,
-        unread=unread,
-        classes=classes,
-    )
+    return _Columns(image, labels, objects, box, category, mask, unread, classes)
 
 
 def _check_no_images(
     names: Iterable[str], unread: Sequence[str], texts: Mapping[str, list[Any]], config: SourceConfig
 ) -> None:
-    """Raises ValueError where images are meant in a table that has no column of them."""
+    """Raises ValueError if a table without a column of images seems to have images."""
     where = f"--input is {config.input!r}: no column has images"
     if unread:
         raise ValueError(f"{where}, and {unread[0]!r} has lists of them; save a row for each image")
@@ -403,7 +406,7 @@ def _first_values(table: pyarrow.parquet.ParquetFile, columns: list[str], count:
 
 
 def _are_whole(values: Sequence[Any]) -> bool:
-    """Whether floats are integers: pandas stores integers so where some are absent."""
+    """Whether all floats are integers: pandas stores integers as floats if some are missing."""
     present = [value for value in values if not is_missing(value)]
     return bool(present) and all(map(float.is_integer, present))
 
@@ -415,14 +418,14 @@ def _looks_like_image(data: bytes | None) -> bool:
 
 
 def _is(kind: pyarrow.DataType | None, *names: str) -> bool:
-    """Whether a type is one of those that pyarrow calls so."""
+    """Whether a type is one of pyarrow's types of these names."""
     import pyarrow
 
     return kind is not None and any(getattr(pyarrow.types, f"is_{name}")(kind) for name in names)
 
 
 def _inner(kind: pyarrow.DataType) -> pyarrow.DataType:
-    """The type of the values of lists; any other type as it is."""
+    """The type of the values of lists; any other type unchanged."""
     return kind.value_type if _is(kind, "list", "large_list") else kind
 
 
@@ -441,17 +444,17 @@ def _is_label_type(kind: pyarrow.DataType) -> bool:
     return _is(kind.value_type if _is(kind, "dictionary") else kind, "string", "large_string", "integer")
 
 
-def _objects_in(types: Mapping[str, pyarrow.DataType]) -> tuple[str | None, tuple[str, str | None]]:
+def _objects_in(types: Mapping[str, pyarrow.DataType]) -> tuple[str | None, str, str | None]:
     """The column of objects, and the names of boxes and classes in it."""
     for name, kind in types.items():
         fields = _fields(_inner(kind))
         if (box := usual_name(_BOXES, fields)) is not None:
-            return name, (box, usual_name(_CATEGORIES, fields))
-    return None, ("", None)
+            return name, box, usual_name(_CATEGORIES, fields)
+    return None, "", None
 
 
 def _hugging_face_features(schema: pyarrow.Schema) -> dict[str, Any]:
-    """The features that the metadata describes, by column; none where there is none of that kind."""
+    """The features by column in Hugging Face's metadata; empty if there is none."""
     try:
         features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
     except (ValueError, KeyError, TypeError, RecursionError):

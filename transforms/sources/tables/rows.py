@@ -1,12 +1,13 @@
-"""Maps rows, dicts by column, to records: the same for CSV, JSON Lines and Parquet.
+"""Maps the rows of CSV and JSON Lines, dicts by column, to records.
 
-Rows of boxes become one record an image, wherever in the manifests they stand.
+Rows of boxes become one record for each image, in any order of rows.
 """
 
 from __future__ import annotations
 
 import abc
 import contextlib
+import dataclasses
 import functools
 import itertools
 import json
@@ -28,7 +29,7 @@ from recordmill.transforms.records import (
     Scalar,
 )
 from recordmill.transforms.sources.config import SourceConfig
-from recordmill.transforms.sources.names import failed, printable, split_of_folders
+from recordmill.transforms.sources.names import failed, split_of_folders
 from recordmill.transforms.sources.selection import EXCLUDED, Selection
 from recordmill.transforms.sources.tables.columns import (
     LABEL_COLUMNS,
@@ -50,6 +51,8 @@ from recordmill.transforms.sources.tables.values import (
     flat,
     is_empty,
     labels_in,
+    labels_of_text,
+    renamed,
     scalars,
     shown,
     size_of,
@@ -58,59 +61,111 @@ from recordmill.transforms.sources.tables.values import (
 )
 
 VERTEX_TASKS = ("segmentationAnnotation", "polygonAnnotations", "polylineAnnotations")
-"""Names in rows of Vertex AI's files for tasks that are not read."""
+"""Names in rows of Vertex AI's files for tasks that are not supported."""
 
 VERTEX_ML_USE = "dataItemResourceLabels/aiplatform.googleapis.com/ml_use"
 VERTICES = "vertices"
-"""Where a row of Vertex AI's CSV file has its cells after the label."""
+"""The name of the cells after the label in a row of Vertex AI's CSV file."""
 
 _NO_FEATURES: Mapping[str, FeatureValue] = {}
-_BOX_CELLS = 8  # the four vertices; or two that face each other, in the cells of the first and the third
+_BOX_CELLS = 8  # four vertices; or two opposite ones, in the cells of the first and the third
 _TWO_VERTICES = (0, 1, 4, 5)
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One row, read but not looked up."""
+    """One row, before its image is looked up."""
 
-    image: Any  # path or URI as the table has it, or what else is in its cell; None for features alone
+    image: Any  # path or URI, or another value of its cell; None for features alone
     labels: Labels = ()
     split: str | None = None
     features: Mapping[str, FeatureValue] = {}  # every further column
     objects: tuple[AnnotatedObject, ...] = ()  # with their boxes
-    size: tuple[int, int] | None = None  # height and width of the image, as the table declares them
-    relative: bool = False  # boxes are shares of width and height
-    fault: BadInput | None = None  # why the image that the row is about cannot be in the dataset
-    lists: Mapping[str, tuple[FeatureValue, ...]] | None = None  # values a step, of a sequence
+    size: tuple[int, int] | None = None  # height and width of the image in the table
+    relative: bool = False  # boxes are normalised
+    fault: BadInput | None = None  # why the image of the row cannot be in the dataset
+    lists: Mapping[str, tuple[FeatureValue, ...]] | None = None  # of a sequence: a value for each step
 
 
-class Rows(abc.ABC):
-    """Gives the rows of a table their meaning. Values are read as those of JSON, or as subclasses do."""
+class Table(abc.ABC):
+    """One manifest. Like its methods, raises ValueError if the first rows cannot be used."""
 
     is_text = False  # values have no types
+
+    def __init__(self, manifest: Manifest, config: SourceConfig) -> None:
+        self.manifest = manifest
+        self.config = config
+        self.where = f"{flag_of(config)} is {manifest.path!r}"
+        self.split: str | None = None  # of the rows that name none
+        self._selection = Selection(config)
+
+    @functools.cached_property
+    def images(self) -> ImageFinder:
+        return ImageFinder(self.config, self.manifest)
 
     @property
     @abc.abstractmethod
     def columns(self) -> Columns:
-        """Which column is what."""
+        """The meaning of the columns."""
+
+    @abc.abstractmethod
+    def values(self) -> Iterator[tuple[int, Values | BadInput]]:
+        """The line at which each row starts, and its values by column or why it cannot be read."""
+
+    @property
+    @abc.abstractmethod
+    def peeked(self) -> Sequence[Values]:
+        """Values of the first rows by column, without nested ones."""
+
+    @abc.abstractmethod
+    def check(self) -> None:
+        """Raises ValueError if no row can be read."""
 
     def columns_of(self, values: Values) -> Columns:
         """The columns of one row, where rows differ. Raises BadInput."""
         return self.columns
 
-    def labels(self, value: Any, column: str) -> Labels:
-        """The labels of a value. Raises BadInput."""
-        return labels_in(value)
+    def find_folder(self) -> str | None:
+        """Finds the folder of the images by the first rows, as `ImageFinder.find_folder`."""
+        name = self.columns.image
+        images = () if name is None else (row.get(name) for row in self.peeked)
+        return self.images.find_folder([one for one in images if isinstance(one, str) and one.strip()])
 
-    def features(self, values: Values) -> Mapping[str, FeatureValue]:
-        """The columns without another meaning. Raises BadInput."""
-        return flat(values)
+    def may_name_splits(self) -> bool:
+        """Whether a row may name a split: False only if the first rows are all rows, and none does."""
+        for number, (_, values) in enumerate(self.values()):
+            if number == PEEKED:
+                return True
+            with contextlib.suppress(BadInput):
+                if not isinstance(values, BadInput) and self.row(values).split:
+                    return True
+        return False
 
-    def attributes(self, values: Values) -> dict[str, Scalar]:
-        """Those of an object, from the columns without another meaning. Raises BadInput."""
-        return scalars(values)
+    def record(self, row: Row, line: int) -> ImageRecord | Failure:
+        """The record of a row that starts at `line`, or a failure if excluded. Raises BadInput."""
+        origin = self.manifest.origin(line)
+        found = None if row.image is None else self.images.find(row.image)
+        key = self.manifest.row_key(line) if found is None else found.key
+        if not self._selection.takes(key):
+            return Failure(key, "list", EXCLUDED, origin, skipped=True)
+        if row.fault is not None:
+            raise row.fault
+        labels = self._selection.labels(key, row.labels)
+        relative = row.relative and bool(row.objects)
+        annotations = Annotations(labels, row.features, row.objects, size=row.size, relative=relative)
+        split = self.split_of(row, key)
+        if found is None:
+            return ImageRecord(key, None, split, annotations, origin)
+        image = ImageRef(found.path, version=found.version)
+        return ImageRecord(key, image, split, annotations, origin, found.size)
+
+    def split_of(self, row: Row, key: str) -> str | None:
+        """The split of a row with the record's key: the row's, the file's, or that of an image folder."""
+        split = row.split or self.split
+        by_folder = split is None and row.image is not None and self.columns.split is None
+        return split_of_folders(key) if by_folder else split
 
     def row(self, values: Values) -> Row:
-        """The row with these values, which are used up. Raises BadInput where it cannot be used."""
+        """The row with these values, which are consumed. Raises BadInput if it cannot be used."""
         table = self.columns
         if table.is_vertex and VERTEX_IMAGE in values:
             return self._vertex_row(values)
@@ -118,16 +173,13 @@ class Rows(abc.ABC):
         image = None if columns.image is None else take(values, columns.image)
         if table.image is not None and not isinstance(image, str):
             if not self.is_text:
-                name = columns.image or table.image
-                raise BadInput("manifest", "no image path", f"{name} is {shown(image)}")
+                raise _no_path(columns.image or table.image, image)
             image = ""
         split = None if columns.split is None else split_in(take(values, columns.split), columns.split)
         objects: tuple[AnnotatedObject, ...] = ()
         size = None
         try:
-            if table.objects is not None:
-                objects = self._structs(values.pop(table.objects), table.objects)
-            elif not self.is_text and table.image is not None and (found := list_of_boxes(values)):
+            if not self.is_text and table.image is not None and (found := list_of_boxes(values)):
                 objects, size = self._listed(values, columns, *found)
             elif table.box and (self.is_text or any(name in values for name in table.box)):
                 return self._box_row(image, split, values, columns)
@@ -135,31 +187,40 @@ class Rows(abc.ABC):
             return Row(image, split=split, fault=fault)
         labels: Labels = ()
         for name in columns.labels:
-            labels += self.labels(take(values, name), name)
-        return Row(image, labels, split, self.features(values), objects, size, table.relative_lists)
+            labels += self._labels(take(values, name))
+        return Row(image, labels, split, self._features(values), objects, size, table.relative_lists)
+
+    def _labels(self, value: Any) -> Labels:
+        return labels_of_text(value or "") if self.is_text else labels_in(value)
+
+    def _features(self, values: Values) -> Mapping[str, FeatureValue]:
+        return values if self.is_text else flat(values)
+
+    def _object(self, label: str | int, box: Box, values: Values) -> AnnotatedObject:
+        return AnnotatedObject(label, box, attributes=renamed(values) if self.is_text else scalars(values))
 
     def _box_row(self, image: Any, split: str | None, values: Values, columns: Columns) -> Row:
         """A row that is a box: other columns are attributes of the object.
 
-        Where the box is empty, the row is an image without one, and a label is the image's.
+        If the box is empty, the row is an image without boxes, and the label is the image's.
         """
         name = columns.labels[0] if columns.labels else columns.box_label
         label = None if name is None else take(values, name)
         size = None if columns.size is None else size_of(*(take(values, one) for one in columns.size))
         box = columns.box_of([take(values, one) for one in columns.box])
-        if box is None:
-            labels: Labels = ()
-            if not is_empty(label):
-                labels = self.labels(label, "") if self.is_text else (box_label(label, name),)
-            return Row(image, labels, split, size=size)
-        check_unit(box, columns.relative)
-        item = AnnotatedObject(box_label(label, name), box, attributes=self.attributes(values))
-        return Row(image, (), split, {}, (item,), size, columns.relative)
+        if box is not None:
+            check_unit(box, columns.relative)
+            item = self._object(box_label(label, name), box, values)
+            return Row(image, split=split, objects=(item,), size=size, relative=columns.relative)
+        labels: Labels = ()
+        if not is_empty(label):
+            labels = self._labels(label) if self.is_text else (box_label(label, name),)
+        return Row(image, labels, split, size=size)
 
     def _listed(
         self, values: Values, columns: Columns, name: str, boxes: list[Any]
     ) -> tuple[tuple[AnnotatedObject, ...], tuple[int, int] | None]:
-        """Takes a list of boxes out of a row, and what goes with each; and the size."""
+        """Takes a list of boxes out of a row, with their labels and attributes, and the image's size."""
         sides = name == OBJECTS
         holder = values[OBJECTS] if sides else values
         del holder[LIST_COLUMN if sides else name]
@@ -178,32 +239,8 @@ class Rows(abc.ABC):
             box = box_in(corners, sides)
             check_unit(box, columns.relative_lists)
             named = box_label(None, None) if labels is None else box_label(labels[at], label)
-            attributes = self.attributes({key: one[at] for key, one in lists.items()})
-            objects.append(AnnotatedObject(named, box, attributes=attributes))
+            objects.append(self._object(named, box, {key: one[at] for key, one in lists.items()}))
         return tuple(objects), size
-
-    def _structs(self, parts: Any, column: str) -> tuple[AnnotatedObject, ...]:
-        """The objects of a cell of Parquet: a list of structs, or a struct of lists."""
-        box, label = self.columns.object_names
-        if isinstance(parts, dict):
-            lists = {name: values for name, values in parts.items() if values is not None}
-            if not all(isinstance(values, list) for values in lists.values()):
-                raise BadInput("annotations", "objects are not lists of values", column)
-            if len(set(map(len, lists.values()))) > 1:
-                raise BadInput("annotations", "lists of objects differ in length", column)
-            steps = zip(*lists.values(), strict=True) if box in lists else ()
-            parts = [dict(zip(lists, values, strict=True)) for values in steps]
-        objects = []
-        for part in parts or ():
-            if not isinstance(part, dict):
-                raise BadInput("annotations", "object is not a struct", repr(part)[:100])
-            found = box_in(part.pop(box, None), sides=True)
-            value = part.pop(label, None)
-            labels = self.labels(value, column)
-            if len(labels) != 1:
-                raise BadInput("annotations", "object without a class", f"{label or 'no column'}: {value!r}")
-            objects.append(AnnotatedObject(labels[0], found, attributes=self.attributes(part)))
-        return tuple(objects)
 
     def _vertex_row(self, values: Values) -> Row:
         """A row of Vertex AI's files: https://cloud.google.com/vertex-ai/docs/image-data."""
@@ -212,7 +249,7 @@ class Rows(abc.ABC):
             raise BadInput("manifest", "annotation not supported", other)
         image = values.pop(VERTEX_IMAGE)
         if not isinstance(image, str):
-            raise BadInput("manifest", "no image path", f"{VERTEX_IMAGE} is {shown(image)}")
+            raise _no_path(VERTEX_IMAGE, image)
         several = values.pop("classificationAnnotations", None) or []
         one = values.pop("classificationAnnotation", None)
         parts = (several if isinstance(several, list) else [several]) + ([] if one is None else [one])
@@ -225,7 +262,7 @@ class Rows(abc.ABC):
             if not self.is_text:
                 raise
             return Row(image, split=split, fault=fault)
-        return Row(image, labels, split, self.features(values), objects, relative=True)
+        return Row(image, labels, split, self._features(values), objects, relative=True)
 
     def _vertex_objects(self, parts: Any) -> tuple[AnnotatedObject, ...]:
         if not isinstance(parts, list):
@@ -241,8 +278,12 @@ class Rows(abc.ABC):
                 box, column = box_in(corners, sides=False), "displayName"
             check_unit(box, relative=True)
             label = box_label(part.pop("displayName", None), column)
-            objects.append(AnnotatedObject(label, box, attributes=self.attributes(part)))
+            objects.append(self._object(label, box, part))
         return tuple(objects)
+
+
+def _no_path(column: str, value: object) -> BadInput:
+    return BadInput("manifest", "no image path", f"{column} is {shown(value)}")
 
 
 def _box_of_vertices(cells: Sequence[str]) -> Box:
@@ -261,90 +302,14 @@ def _box_of_vertices(cells: Sequence[str]) -> Box:
 
 
 def is_vertex_box(cells: Sequence[str]) -> bool:
-    """Whether cells after path and label are a box of Vertex AI's CSV file."""
+    """Whether the cells after path and label are a box of Vertex AI's CSV file."""
     with contextlib.suppress(BadInput):
         return len(cells) >= _BOX_CELLS and bool(_box_of_vertices(cells))
     return False
 
 
-class Table(Rows):
-    """One manifest. Raises ValueError, as all its methods, where its first rows cannot be used."""
-
-    def __init__(self, manifest: Manifest, config: SourceConfig) -> None:
-        self.manifest = manifest
-        self.config = config
-        self.where = f"{flag_of(config)} is {manifest.path!r}"
-        self.split: str | None = None  # of the rows that name none
-        self._selection = Selection(config)
-
-    @functools.cached_property
-    def images(self) -> ImageFinder:
-        return ImageFinder(self.config, self.manifest)
-
-    @abc.abstractmethod
-    def values(self) -> Iterator[tuple[int, Values | BadInput]]:
-        """The rows: the line each starts at, and its values by column or what is wrong with it."""
-
-    @property
-    @abc.abstractmethod
-    def peeked(self) -> Sequence[Values]:
-        """Values of the first rows by column, without nested ones."""
-
-    @abc.abstractmethod
-    def check(self) -> None:
-        """Looks for rows that can be read."""
-
-    def find_folder(self) -> str | None:
-        """Finds the folder of the images by the first rows, as `ImageFinder.find_folder`."""
-        name = self.columns.image
-        images = () if name is None else (row.get(name) for row in self.peeked)
-        return self.images.find_folder([one for one in images if isinstance(one, str) and one.strip()])
-
-    def may_name_splits(self) -> bool:
-        """Whether a row may name a split: ruled out only where the first rows are all, and none does."""
-        for number, (_, values) in enumerate(self.values()):
-            if number == PEEKED:
-                return True
-            with contextlib.suppress(BadInput):
-                if not isinstance(values, BadInput) and self.row(values).split:
-                    return True
-        return False
-
-    def record(self, row: Row, line: int) -> ImageRecord | Failure:
-        """The record of a row that starts at `line`, or that it is excluded. Raises BadInput."""
-        origin = self.manifest.origin(line)
-        found = None if row.image is None else self.images.find(row.image)
-        key = self.manifest.row_key(line) if found is None else found.key
-        if not self._selection.takes(key):
-            return Failure(key, "list", EXCLUDED, origin, skipped=True)
-        if row.fault is not None:
-            raise row.fault
-        annotations = Annotations(
-            self._selection.labels(key, row.labels),
-            row.features,
-            row.objects,
-            size=row.size,
-            relative=row.relative and bool(row.objects),
-        )
-        split = self.split_of(row, key)
-        if found is None:
-            return ImageRecord(key, None, split, annotations, origin)
-        image = ImageRef(found.path, version=found.version)
-        return ImageRecord(key, image, split, annotations, origin, found.size)
-
-    def split_of(self, row: Row, key: str) -> str | None:
-        """The split of a row with the key of its record: its own, the file's, or an image folder's."""
-        split = row.split or self.split
-        by_folder = split is None and row.image is not None and self.columns.split is None
-        return split_of_folders(key) if by_folder else split
-
-    def failure(self, line: int, fault: BadInput) -> Failure:
-        """The failed record of a row that starts at `line`."""
-        return Failure(self.manifest.row_key(line), fault.stage, fault.reason, printable(fault.detail))
-
-
 class BoxRows:
-    """Collects the rows of all manifests by image: a few hundred bytes each, and its boxes as text."""
+    """Collects the rows of all manifests by image, in a few hundred bytes and its boxes as JSON."""
 
     def __init__(self) -> None:
         self._images: dict[str, _Image] = {}  # by path
@@ -354,10 +319,9 @@ class BoxRows:
         self._left_out: set[str] = set()
 
     def add(self, table: Table, row: Row, line: int) -> Failure | None:
-        """Adds a row that starts at `line`; returns why its image is excluded, at the first of its rows.
+        """Adds a row that starts at `line`.
 
-        Raises:
-            BadInput: the row has no image, likewise at the first of such rows.
+        For an image's first row only, returns a failure if it is excluded; raises BadInput if it is missing.
         """
         if table is not self._table:
             self._table, self._last = table, None
@@ -376,7 +340,9 @@ class BoxRows:
                 return found
             self._left_out.discard(name)
             path = found.key if found.image is None else found.image.uri
-            image = self._images.get(path) or self._images.setdefault(path, _Image(found))
+            if path not in self._images:
+                self._images[path] = _Image(found, found.annotations.features)
+            image = self._images[path]
             self._last = name, image
         try:
             image.merge(row, table.split_of(row, image.record.key))
@@ -392,7 +358,7 @@ class BoxRows:
         return None
 
     def records(self) -> Iterator[ImageRecord | Failure]:
-        """A record for each image, or why there is none, in the order of their first rows; frees them."""
+        """The record of each image, or its failure, in the order of their first rows; frees them."""
         images = list(reversed(self._images.values()))
         self._images.clear()
         self._last = None
@@ -401,22 +367,20 @@ class BoxRows:
             yield images.pop().made(columns)
 
 
+@dataclasses.dataclass(slots=True)
 class _Image:
-    """The rows of one image so far: its record from the first row, and additions from others."""
+    """The rows of one image so far: the record of the first row, and additions from others."""
 
-    __slots__ = ("boxes", "fault", "features", "labels", "record", "relative", "size")
-
-    def __init__(self, record: ImageRecord) -> None:
-        self.record = record
-        self.size: tuple[int, int] | None = None
-        self.relative: bool | None = None
-        self.boxes = bytearray()
-        self.labels: dict[str | int, None] | None = None  # with those of the record
-        self.features = record.annotations.features
-        self.fault: Failure | None = None
+    record: ImageRecord
+    features: Mapping[str, FeatureValue]
+    size: tuple[int, int] | None = None
+    relative: bool | None = None
+    boxes: bytearray = dataclasses.field(default_factory=bytearray)  # JSON arrays, a comma after each
+    labels: dict[str | int, None] | None = None  # of all rows; None if only of the first
+    fault: Failure | None = None
 
     def merge(self, row: Row, split: str | None) -> None:
-        """Adds a row's share of the image itself. Raises BadInput: its fault, or it contradicts others."""
+        """Adds the image's values in a row. Raises BadInput: the row's fault, or it contradicts others."""
         if row.fault is not None:
             raise row.fault
         if split != self.record.split:
@@ -446,7 +410,7 @@ class _Image:
         return BadInput("annotations", reason, detail)
 
     def made(self, columns: list[tuple[str, ...]]) -> ImageRecord | Failure:
-        """The record of the image, or why there is none."""
+        """The record of the image, or its failure."""
         if self.fault is not None:
             return self.fault
         first = self.record.annotations

@@ -1,4 +1,4 @@
-"""The rows of CSV and JSON Lines, in linear time: an unclosed quote costs a bounded part of the file."""
+"""Reads rows of CSV and JSON Lines in linear time; an unclosed quote costs a bounded part of the file."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ UTF16 = (b"\xff\xfe", b"\xfe\xff")
 """The byte order marks."""
 
 MAX_LINE = 1 << 24
-"""Characters of the longest line and the longest CSV cell: bounds what a stray quote can swallow."""
+"""Characters of the longest line and the longest CSV cell."""
 
 MAX_ROW = 1 << 20
-"""Characters of the longest row of several lines: what an unclosed quote can swallow."""
+"""Characters of the longest row of several lines: limits the text that an unclosed quote takes in."""
 
 MAX_COLUMNS = 32_768
 """Columns that a header may have."""
 
 _LONGEST_NAME = 1_000
-_MAX_CELL = 1 << 25  # more than a line and such a row have: `csv` compares each cell with it
+_MAX_CELL = 1 << 25  # limit of `csv`: more than a line and such a row have together
 _CLOSING = '"\n'  # ends a row that is in quotes
 _MAX_DEPTH = 64  # of objects and lists in a row of JSON
 _AS_SURROGATE = "recordmill.as_surrogate"
@@ -37,7 +37,7 @@ codecs.register_error(_AS_SURROGATE, lambda error: ("\udc80", getattr(error, "en
 
 
 class _HeldLines:
-    """Lines for `csv`, which asks for another one within a row only while a quote is open."""
+    """Lines for `csv`, which reads another line of the same row only while a quote is open."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = lines
@@ -58,9 +58,9 @@ class _HeldLines:
 
 
 def read_cells(lines: Iterable[str], delimiter: str = ",") -> Iterator[tuple[int, list[str] | BadInput]]:
-    """The rows of a CSV text: the line each starts at, and its cells or what is wrong with it.
+    """The line at which each row of a CSV text starts, and its cells or why it cannot be read.
 
-    Blank lines are rows without cells. What follows a row that cannot be read is read. Lines have their ends.
+    Blank lines are rows without cells. Lines include their line ends.
     """
     if csv.field_size_limit() < _MAX_CELL:
         csv.field_size_limit(_MAX_CELL)
@@ -85,7 +85,7 @@ def read_cells(lines: Iterable[str], delimiter: str = ",") -> Iterator[tuple[int
 
 
 def check_columns(name: str, cells: Sequence[str]) -> None:
-    """Raises ValueError where a header has more columns than are read, or longer names."""
+    """Raises ValueError if a header has too many columns, or too long names."""
     if len(cells) > MAX_COLUMNS:
         raise ValueError(f"{name} has {len(cells):,} columns; at most {MAX_COLUMNS:,} are read")
     for number, cell in enumerate(cells, 1):
@@ -97,7 +97,7 @@ def check_columns(name: str, cells: Sequence[str]) -> None:
 
 
 class _CheckedLines:
-    """The lines of an open file; `fault` is why those since it was last cleared cannot be used."""
+    """The lines of an open file; `fault` is why lines cannot be used since it was last cleared."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -130,7 +130,7 @@ def _open_lines(path: str) -> Iterator[_CheckedLines]:
 
 
 def read_rows(path: str, delimiter: str = ",") -> Iterator[tuple[int, list[str] | BadInput]]:
-    """The rows of a CSV file that are not blank, as `read_cells`."""
+    """The rows of a CSV file without blank lines, as `read_cells`."""
     with _open_lines(path) as lines:
         for line, cells in read_cells(lines, delimiter):
             if lines.fault:
@@ -141,7 +141,7 @@ def read_rows(path: str, delimiter: str = ",") -> Iterator[tuple[int, list[str] 
 
 
 def read_objects(path: str) -> Iterator[tuple[int, Values | BadInput]]:
-    """The objects of JSON Lines, without blank lines: the line of each, and itself or what is wrong."""
+    """The line of each object of JSON Lines, and the object or why it cannot be read."""
     with _open_lines(path) as lines:
         for number, line in enumerate(lines, 1):
             if lines.fault:
@@ -160,7 +160,7 @@ def _parse(line: str) -> Values | BadInput:
         return BadInput("manifest", "not a JSON object", f"it is a JSON {type(item).__name__}")
     if line.count("{") + line.count("[") > _MAX_DEPTH and _is_too_deep(item):
         return BadInput("manifest", "not JSON", f"nested more than {_MAX_DEPTH} deep")
-    # JSON can escape half of a surrogate pair, which no UTF-8 can hold
+    # JSON can escape half of a surrogate pair, which UTF-8 cannot encode
     if "\\u" in line and not is_unicode(json.dumps(item, ensure_ascii=False)):
         return BadInput("manifest", "row is not Unicode", "a \\u escape is half of a pair")
     return item

@@ -1,4 +1,4 @@
-"""Values of rows as labels, splits, boxes, sizes and free features. They are text, or typed as in JSON."""
+"""Reads values of rows, text or JSON's types, as labels, splits, boxes, sizes and free features."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ Labels = tuple[str | int, ...]
 
 _ML_USES = {"train": "train", "training": "train", "validation": "validation", "test": "test"}
 VERTEX_SPLITS = {**_ML_USES, "unassigned": None, "": None}
-"""Vertex AI's ml_use, in lower case, and the split it is."""
+"""The split of each value of Vertex AI's ml_use, in lower case."""
 
-_UNNAMED = "object"  # the label of boxes where no column has one
 _ATTRIBUTES = {"iscrowd": "is_crowd", "pose": "view"}
 _SCALARS = {str, int, float, bool, bytes}
-_FAR_OFF = 2.0  # more than a box sticks out whose coordinates are shares of the image
+_FAR_OFF = 2.0  # above it, coordinates are not normalised
 
 
 def as_integer(value: Any) -> Any:
-    """A float without a fraction as the integer; any other value as it is."""
+    """An integral float as an integer; any other value unchanged."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -44,10 +43,10 @@ def is_label(value: object) -> bool:
 
 
 def number_in(value: object) -> float | None:
-    """A finite number, or that in a text; else None."""
+    """A finite number, or the one that a text spells; else None."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
-    if isinstance(value, str) and "_" in value:  # which Python takes for a thousands separator
+    if isinstance(value, str) and "_" in value:  # a thousands separator for Python
         return None
     try:
         number = float(value)
@@ -57,12 +56,12 @@ def number_in(value: object) -> float | None:
 
 
 def shown(value: object) -> str:
-    """The JSON text of a value, cut for a message."""
+    """The start of a value's JSON text, for messages."""
     return json.dumps(value, ensure_ascii=False, default=str)[:100]
 
 
 def labels_in(value: object, column: str = "") -> Labels:
-    """The labels of a typed value: none, one, or a list of them. Raises BadInput: neither text nor whole."""
+    """The labels in a typed value, of which a list has several. Raises BadInput: not text or an integer."""
     if is_missing(value):
         return ()
     labels = tuple(map(as_integer, value if isinstance(value, list) else [value]))
@@ -73,7 +72,7 @@ def labels_in(value: object, column: str = "") -> Labels:
 
 
 def labels_of_text(cell: str) -> Labels:
-    """The labels of a text: none, one, or those of a JSON list. Raises BadInput as `labels_in`."""
+    """The labels in a text, of which a JSON list has several. Raises BadInput as `labels_in`."""
     cell = cell.strip()
     if cell.startswith("[") and cell.endswith("]"):
         try:
@@ -85,10 +84,7 @@ def labels_of_text(cell: str) -> Labels:
 
 
 def split_in(value: object, column: str) -> str | None:
-    """The normalised split that a value names. In `ml_use` these are Vertex AI's names.
-
-    The value may be no valid name of a split: that matters only where `--splits` does not replace it.
-    """
+    """The normalised split that a value names; a name need not be valid, as `--splits` may replace it."""
     text = "" if value is None else str(value).strip()
     if column.lower() == "ml_use" and text.lower() in VERTEX_SPLITS:
         return VERTEX_SPLITS[text.lower()]
@@ -96,7 +92,7 @@ def split_in(value: object, column: str) -> str | None:
 
 
 def box_of(values: Sequence[object], sides: bool) -> Box | None:
-    """The box in four values, or None where all are empty. Raises BadInput where they are no numbers."""
+    """The box in four values, or None if all are empty. Raises BadInput if they are not numbers."""
     if all(map(is_empty, values)):
         return None
     numbers = [number for value in values if (number := number_in(value)) is not None]
@@ -108,7 +104,7 @@ def box_of(values: Sequence[object], sides: bool) -> Box | None:
 
 
 def box_in(values: object, sides: bool) -> Box:
-    """The box in a list of four numbers. Raises BadInput as `box_of`, also where it is empty."""
+    """The box in a list of four numbers. Raises BadInput as `box_of`, also if it is empty."""
     box = box_of(values, sides) if isinstance(values, list) else None
     if box is None:
         raise BadInput("annotations", "box is not four numbers", shown(values))
@@ -116,7 +112,7 @@ def box_in(values: object, sides: bool) -> Box:
 
 
 def listed(value: object) -> Sequence[object]:
-    """The values of a list, or of its JSON text; a single value where it is neither."""
+    """The values of a list, or of its JSON text; any other value as the only one."""
     if is_empty(value):
         return ()
     if isinstance(value, str):
@@ -128,17 +124,14 @@ def listed(value: object) -> Sequence[object]:
 
 
 def check_unit(box: Box, relative: bool) -> None:
-    """Raises BadInput where a box lies so far out of the image that it cannot be in shares of its sides."""
+    """Raises BadInput if a box lies so far outside the image that it cannot be normalised."""
     if relative and any(abs(value) > _FAR_OFF for value in box):
-        raise BadInput(
-            "annotations",
-            "box is not relative",
-            f"{', '.join(map(str, box))}; other boxes of the manifest are shares of the image, from 0 to 1",
-        )
+        others = "other boxes of the manifest are shares of the image, from 0 to 1"
+        raise BadInput("annotations", "box is not relative", f"{', '.join(map(str, box))}; {others}")
 
 
 def size_of(height: object, width: object) -> tuple[int, int] | None:
-    """Height and width of an image; None where one is empty or 0. Raises BadInput: they are not whole."""
+    """Height and width of an image; None if one is empty or 0. Raises BadInput: not integers."""
     if is_empty(height) or is_empty(width):
         return None
     numbers = [number for value in (height, width) if (number := number_in(value)) is not None]
@@ -148,9 +141,9 @@ def size_of(height: object, width: object) -> tuple[int, int] | None:
 
 
 def box_label(value: object, column: str | None) -> str | int:
-    """The label of a box; `object` where there is no column. Raises BadInput: empty, no text or integer."""
+    """The label of a box; `object` without a column. Raises BadInput: empty, or not text or an integer."""
     if column is None:
-        return _UNNAMED
+        return "object"
     value = as_integer(value)
     if isinstance(value, str) and (text := value.strip()):
         return text
@@ -162,7 +155,7 @@ def box_label(value: object, column: str | None) -> str | int:
 
 
 def renamed(values: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """Attributes of an object with their usual names; the first wins where two come to one name."""
+    """Attributes of an object under their usual names; of two with one name, the first gets it."""
     attributes: dict[str, Scalar] = {}
     for column, value in values.items():
         name = column if column in attributes else _ATTRIBUTES.get(column.lower(), column)
@@ -171,12 +164,12 @@ def renamed(values: Mapping[str, Scalar]) -> dict[str, Scalar]:
 
 
 def all_names(item: Mapping[str, Any]) -> list[str]:
-    """The names in an object, and those of inner objects as `outer/inner`."""
+    """The names in a JSON object, and the names in inner objects as `outer/inner`."""
     return list(dict.fromkeys((*item, *flat(item, strict=False))))
 
 
 def take(item: dict[str, Any], name: str) -> Any:
-    """Takes a value out of an object by its name, or by `outer/inner`; None where there is none."""
+    """Removes and returns a value of a JSON object by its name, or by `outer/inner`; None if missing."""
     if name in item or "/" not in name:
         return item.pop(name, None)
     for at in range(len(name)):
@@ -187,9 +180,9 @@ def take(item: dict[str, Any], name: str) -> Any:
 
 
 def feature_value(value: Any, mixed: bool = False) -> FeatureValue:
-    """A value that is not null as a free feature: itself, a list of scalars as a tuple, else JSON text.
+    """A value that is not null as a free feature: a scalar, a list of scalars as a tuple, or JSON text.
 
-    Scalars of several types count as a list if `mixed`; else only integers among floats do.
+    The scalars of a list may differ in type only if `mixed`, apart from integers among floats.
     """
     if isinstance(value, (str, int, float, bytes)):
         return value
@@ -201,10 +194,9 @@ def feature_value(value: Any, mixed: bool = False) -> FeatureValue:
 
 
 def flat(item: Mapping[str, Any], strict: bool = True, mixed: bool = True) -> dict[str, FeatureValue]:
-    """The features in an object, those of inner objects as `outer/inner`; null is left out.
+    """The features in a JSON object, of inner objects as `outer/inner`; null is left out.
 
-    Raises:
-        BadInput: two values come out under one name, or one has none; only if `strict`.
+    Raises BadInput if `strict` and two features have the same name, or one has none.
     """
     features: dict[str, FeatureValue] = {}
     _gather(features, "", item, strict, mixed)
@@ -228,11 +220,7 @@ def _gather(
 
 @internal_errors("annotations")
 def flattened(text: str) -> tuple[Labels, dict[str, FeatureValue]]:
-    """Labels (`label`, or else `class`) and free features of the JSON object of one sample.
-
-    Raises:
-        BadInput: stage `annotations`, `not JSON` or `not a JSON object`.
-    """
+    """The labels (`label`, or else `class`) and free features of a sample's JSON object. Raises BadInput."""
     try:
         item = json.loads(text)
         if not isinstance(item, dict):
@@ -249,10 +237,9 @@ def flattened(text: str) -> tuple[Labels, dict[str, FeatureValue]]:
 
 
 def scalars(values: Mapping[str, Any]) -> dict[str, Scalar]:
-    """The attributes of an object, from typed values: lists as their JSON text."""
-    return renamed(
-        {
-            name: json.dumps(value, ensure_ascii=False) if isinstance(value, tuple) else value
-            for name, value in flat(values).items()
-        }
-    )
+    """The attributes of an object, from typed values; lists become JSON text."""
+    texts = {
+        name: json.dumps(value, ensure_ascii=False) if isinstance(value, tuple) else value
+        for name, value in flat(values).items()
+    }
+    return renamed(texts)

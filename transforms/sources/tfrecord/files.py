@@ -61,7 +61,7 @@ class Inputs(NamedTuple):
 
 
 def inputs(config: SourceConfig) -> Inputs:
-    """The files in a folder, of a folder of versions in the latest; or one file and those next to it."""
+    """The files in a folder, or in that of its latest version; or one file and the metadata next to it."""
     found = Inputs([], {}, [])
     if is_file(config.input):
         (folder, name), path = os.path.split(absolute(config.input)), real_path(config.input)
@@ -102,11 +102,11 @@ def is_metadata_name(name: str) -> bool:
 
 
 class Manifest(NamedTuple):
-    """The manifest.json of a dataset of ours."""
+    """The manifest.json of ours in a folder, whose key is empty or ends in `/`."""
 
-    folder: str  # its key: empty, or ending in `/`
+    folder: str
     splits: Mapping[str, str]  # by key of the file
-    labels: Mapping[int, str]  # class names by id
+    labels: Mapping[int, str]
 
 
 def read_manifests(files: Mapping[str, TreeFile]) -> list[Manifest]:

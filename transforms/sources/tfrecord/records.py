@@ -173,11 +173,12 @@ def _masks(fields: RecordView, shape: Shape) -> dict[str, MaskImage]:
         start, stop = spans[0]
         pixels = None
         if not is_encoded(fields.record[start : min(stop, start + 16)]):
-            if not (shape.height and shape.width and stop - start == shape.height * shape.width):
-                size = f"the feature {name!r} has {stop - start} bytes"
-                detail = f"{size}; a PNG is read, or height x width bytes"
+            pixels = shape._replace(channels=1).pixels(stop - start)
+            if pixels is None:
+                detail = (
+                    f"the feature {name!r} has {stop - start} bytes; a PNG is read, or height x width bytes"
+                )
                 raise BadInput("annotations", "mask of no known format", detail)
-            pixels = (shape.height, shape.width, 1)
         found.setdefault(kind, MaskImage(fields.refer(spans[0], pixels)))
     return found
 

@@ -35,12 +35,12 @@ _LOOKED_AT = 16  # files whose first records determine the features
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FilePart:
-    """A file of TFRecords, and its split."""
+    """A TFRecord file; `is_ours` if a manifest lists it, `is_defined` if its classes have names by id."""
 
     file: TreeFile
     split: str | None
-    is_ours: bool  # a manifest of ours lists the file
-    is_defined: bool  # files next to the TFRecords define the names of classes by id
+    is_ours: bool
+    is_defined: bool
 
 
 class TfrecordSource(Source):
@@ -82,10 +82,11 @@ class TfrecordSource(Source):
         features, lists = _first_features(shard_files.inputs(config), dict(config.input_features))
         if lists:
             return ("sequence",)
-        has_boxes = not features.keys().isdisjoint(BOX_KEYS)
+        has_boxes, has_masks = (
+            not features.keys().isdisjoint(names) for names in (BOX_KEYS, records.MASK_KEYS)
+        )
         if has_boxes and SYNSET in features:
             return ("imagenet",)
-        has_masks = not features.keys().isdisjoint(records.MASK_KEYS)
         found = ("detection",) * has_boxes + ("segmentation",) * has_masks
         has_image = any(len(features[key].spans) == 1 for key in IMAGE_KEYS if key in features)
         return found or ("classification",) * has_image
@@ -170,7 +171,7 @@ def _refer(path: str, generation: int, frame: Frame, spool: Spool | None) -> Ref
 def _files(
     found: shard_files.Inputs, manifests: list[shard_files.Manifest], is_defined: bool
 ) -> Iterator[Failure | FilePart]:
-    """The files to read; one next to a manifest of ours that does not list it is skipped."""
+    """The files to read; those in a folder of ours that are not in its manifest are skipped."""
     splits = {key: split for manifest in reversed(manifests) for key, split in manifest.splits.items()}
     folders = {manifest.folder for manifest in manifests}
     for file in found.files:
@@ -183,7 +184,7 @@ def _files(
 
 
 def _other_files(found: shard_files.Inputs, manifests: list[shard_files.Manifest]) -> Iterator[Failure]:
-    """Files that are neither TFRecords nor metadata of them, and missing files of manifests."""
+    """Files that are neither TFRecords nor their metadata, and missing files of manifests."""
     for key in sorted(found.others):
         if not shard_files.is_metadata_name(key.rpartition("/")[2]):
             yield Failure(key, "list", "not a TFRecord file by name", skipped=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 from collections.abc import Container, Iterable, Iterator
@@ -17,7 +18,6 @@ from recordmill.transforms.records import (
     Failure,
     JobError,
     MaskImage,
-    Polygons,
 )
 from recordmill.transforms.sources.annotated_tree import (
     IMAGE_FOLDERS,
@@ -51,7 +51,7 @@ from recordmill.transforms.sources.voc.xml import read_voc_xml
 from recordmill.transforms.storage.files import open_file
 
 _PNG = b"\x89PNG\r\n\x1a\n"
-_NO_SPLIT = "default"  # CVAT's and Datumaro's name of the list of a task without splits
+_NO_SPLIT = "default"  # the list in a task without splits, as CVAT and Datumaro name it
 _BOTH = "trainval"
 _XML_FOLDERS = ("annotations", "annotation", "xmls", "xml", "labels")
 _IMAGE_FOLDERS = frozenset(map(str.lower, IMAGE_FOLDERS))
@@ -87,8 +87,7 @@ class VocSource(Source):
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         tree = _VocTree(config)
         has_xml = any(root.xmls for root in tree.roots)
-        found = (("detection", has_xml), ("segmentation", tree.has_class_masks))
-        return tuple(name for name, is_there in found if is_there)
+        return ("detection",) * has_xml + ("segmentation",) * tree.has_class_masks
 
     def items(self, config: SourceConfig, scratch: str) -> Items:
         yield from _VocTree(config).items()
@@ -96,9 +95,9 @@ class VocSource(Source):
 
 @dataclasses.dataclass(slots=True)
 class _Root:
-    """A folder such as VOC2012/. Files go by their path below their own folder, without extension."""
+    """A folder such as VOC2012/. Names of files are paths in Annotations/ and so on, without extension."""
 
-    prefix: str  # its key: empty, or ending in `/`
+    prefix: str  # key of the folder: empty, or ending in `/`
     xmls: dict[str, TreeFile] = dataclasses.field(default_factory=dict)
     masks: dict[str, dict[str, TreeFile]] = dataclasses.field(
         default_factory=lambda: {kind: {} for kind in _MASK_FOLDERS.values()}
@@ -106,12 +105,12 @@ class _Root:
     lists: dict[str, list[TreeFile]] = dataclasses.field(default_factory=dict)  # by folder in ImageSets
     image_spellings: dict[str, None] = dataclasses.field(default_factory=dict)  # of `IMAGE_FOLDERS`
     xml_folder: str = ""
-    # of images in the lists that were read: the first split and its list; all splits, if there are several
+    # by image in the lists: the first split and its list; all splits, if there are several
     listed: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
     several: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     def files(self, name: str) -> list[TreeFile]:
-        """The XML of an image, and its masks."""
+        """The XML and the masks of an image."""
         return [files[name] for files in (self.xmls, *self.masks.values()) if name in files]
 
     def names(self, masked_only: bool) -> list[str]:
@@ -121,7 +120,7 @@ class _Root:
         return sorted(self.masks["class"].keys() | (() if masked_only else self.masks["instance"].keys()))
 
     def image_folders(self, name: str, folder: str = "") -> tuple[str, ...]:
-        """The folders in which the image of a name may lie; `folder` is the one in its XML."""
+        """The folders in which an image may lie; `folder` is the one in its XML."""
         found = [f"{self.prefix}{one}/" for one in (*IMAGE_FOLDERS, *self.image_spellings)]
         if folder:
             found.insert(0, self.prefix + folder)
@@ -129,14 +128,11 @@ class _Root:
         return tuple(dict.fromkeys(one for start in found for one in (start + folder_of(name), start)))
 
     def read_lists(self, masked_only: bool) -> None:
-        """Reads the lists in Main, or in Segmentation for masks: `trainval`, which holds two splits, last.
-
-        Raises:
-            JobError: one cannot be read.
-        """
+        """Reads the lists in Main, or in Segmentation for masks. Raises JobError if one cannot be read."""
         order = ("segmentation", "main") if masked_only or not self.xmls else ("main", "segmentation")
         found = (_of_splits(self.lists.get(one, [])) for one in (*order, "layout", "action", ""))
         lists = next(filter(None, found), {})
+        # trainval, which holds two splits, comes last
         ranked = sorted(lists, key=lambda name: (name == _BOTH, not is_split_name(name), name))
         names = {*self.xmls, *self.masks["class"], *self.masks["instance"]}
         for name, data in read_files((name, lists[name]) for name in ranked if lists[name].size):
@@ -147,14 +143,12 @@ class _Root:
                 lines = data.decode("utf-8-sig").splitlines()
             except UnicodeDecodeError as error:
                 raise JobError(f"{key!r} is not UTF-8: {error}") from error
-            source = split, key
             for image in _images(lines, names):
-                first, _ = self.listed.setdefault(image, source)
+                first, _ = self.listed.setdefault(image, (split, key))
                 if first != split and is_split_name(split):
                     self.several[image] = (*self.several.get(image, (first,)), split)
 
     def list_fault(self, name: str) -> BadInput | None:
-        """Why the lists refuse an image."""
         if name in self.several:
             detail = f"{', '.join(self.several[name])}; delete all but one"
             return BadInput("annotations", "in several lists of ImageSets", detail)
@@ -164,12 +158,10 @@ class _Root:
 
 
 class _VocTree(AnnotatedTree):
-    """The files of an input, and their items."""
-
     def __init__(self, config: SourceConfig) -> None:
         super().__init__(config)
         self._roots: dict[str, _Root] = {}
-        self.walk()
+        self.walk(config)
         self.roots = [self._roots[prefix] for prefix in sorted(self._roots)]
         self.has_class_masks = any(root.masks["class"] for root in self.roots)
         self._with_masks = "masks" in config.include_annotations
@@ -206,14 +198,13 @@ class _VocTree(AnnotatedTree):
         return self._roots.setdefault(prefix, _Root(prefix))
 
     def splits(self) -> Iterator[str | None]:
-        """The splits of the images to convert. Raises JobError if a list cannot be read."""
+        """The splits of the images. Raises JobError if a list cannot be read."""
         for root in self.roots:
             root.read_lists(self._masked_only)
             splits = (self._split(root, name) for name in root.names(self._masked_only))
             yield from (split for split in splits if split != _NO_SPLIT)
 
     def items(self) -> Items:
-        """The classes, the records, and what is not converted."""
         table = same_classes([*self.class_files.values()])
         classes = table or voc_classes(self.has_class_masks)
         yield ClassNames(classes.names, optional=table is None)
@@ -256,8 +247,8 @@ class _VocTree(AnnotatedTree):
             is_list = one.skipped and one.key.endswith(".txt") and (stem == _BOTH or is_split_name(stem))
             if is_list and one.key.startswith(root.prefix) and self.selection.takes(one.key):
                 raise JobError(
-                    f"{one.key!r} is named like the list of a split, and lists are read from "
-                    "ImageSets/Main/: move it there, with a name of an image a line, or leave it out with "
+                    f"{one.key!r} is named like the list of a split, but lists are read from "
+                    "ImageSets/Main/: move it there, with one image name per line, or exclude it with "
                     f"{flag_with('--exclude', one.key)}"
                 )
 
@@ -285,20 +276,19 @@ class _VocTree(AnnotatedTree):
             return fault.failure(file.key)
 
     def _image_of(self, root: _Root, name: str) -> TreeFile | None:
-        try:
+        with contextlib.suppress(BadInput):
             return self.find("", root.image_folders(name), name)
-        except BadInput:
-            return None
+        return None
 
     def _split(self, root: _Root, name: str) -> str | None:
-        """The split of an image in the lists; without lists, of the folders of its annotations."""
+        """The split of an image in the lists; without lists, in the folders of its annotations."""
         if root.listed:
             return root.listed[name][0] if name in root.listed else None
         return split_in(root.prefix + name, self._folder_splits)
 
 
 def is_class_mask(key: str) -> bool:
-    """Whether a file is a mask of classes by its folder and extension."""
+    """Whether a file is a mask of classes, by its folder and extension."""
     return _mask_folder(key) == "segmentationclass"
 
 
@@ -316,7 +306,7 @@ def _below(key: str, folders: int) -> str:
 
 
 def _of_splits(files: Iterable[TreeFile]) -> dict[str, TreeFile]:
-    """The lists of splits by name; not those of one class each, such as `cow_train.txt`."""
+    """The lists of splits by name, without lists of one class such as `cow_train.txt`."""
     named = {name_stem(file.key): file for file in files}
     ends = named.keys() | {_BOTH, "train", "val", "test"}
     return {
@@ -325,7 +315,7 @@ def _of_splits(files: Iterable[TreeFile]) -> dict[str, TreeFile]:
 
 
 def _images(lines: Iterable[str], names: Container[str]) -> Iterator[str]:
-    """The images in a list, which may have a second column."""
+    """The names of the images in a list, which may have a second column."""
     for line in map(str.strip, lines):
         if not line or line.startswith("#"):
             continue
@@ -340,15 +330,14 @@ def _images(lines: Iterable[str], names: Container[str]) -> Iterator[str]:
 
 
 def _boxed(one: AnnotatedObject) -> AnnotatedObject:
-    """An object without its mask."""
-    if not one.mask:
+    """The object with a box instead of its mask."""
+    if not isinstance(one.mask, tuple):  # polygons
         return one
-    polygons: Polygons = one.mask if isinstance(one.mask, tuple) else ()
-    return msgspec.structs.replace(one, box=one.box or box_around(polygons), mask=None)
+    return msgspec.structs.replace(one, box=one.box or box_around(one.mask), mask=None)
 
 
 def _is_rgb_png(path: str) -> bool:
-    """Whether a PNG has colours, not ids; one that cannot be read has none."""
+    """Whether a PNG has colours and not ids; False if it is broken."""
     with open_file(path) as stream:
         head = stream.read(33)
     return len(head) == 33 and head.startswith(_PNG) and head[25] in (2, 6)

@@ -1,7 +1,7 @@
 """The XML of PASCAL VOC, a file for each image.
 
-The format is that of VOCdevkit (http://host.robots.ox.ac.uk/pascal/VOC/), with what CVAT (attributes) and
-Roboflow (polygons) add to it. Coordinates are kept as they are.
+The format is that of VOCdevkit (http://host.robots.ox.ac.uk/pascal/VOC/), with the attributes of CVAT and the
+polygons of Roboflow. Coordinates are not changed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from recordmill.transforms.sources.tables.values import number_in
 
 _not_voc = functools.partial(BadInput, "annotations", "not VOC XML")
 
-_RESERVED = "area bbox class depiction keypoint label mask text view weight"
-RESERVED = frozenset(_RESERVED.split())
-"""Names that attributes of objects may not have: schemas have features of these names."""
+RESERVED = {"area", "bbox", "class", "depiction", "keypoint", "label", "mask", "text", "view", "weight"}
+"""Names of features of schemas, which attributes of objects may not have."""
 
 _FLAGS = ("difficult", "truncated", "occluded")
 _TRUTH = {"1": 1, "true": 1, "yes": 1, "0": 0, "false": 0, "no": 0, "": None, "unspecified": None}
@@ -48,13 +47,13 @@ def read_voc_xml(data: bytes) -> FileAnnotations:
 
 
 def is_voc_xml(head: bytes) -> bool:
-    """Whether the first bytes of a file look like those of VOC's XML, not of LabelMe's or ImageNet's."""
+    """Whether a file that begins so looks like VOC's XML, and not like LabelMe's or ImageNet's."""
     others = (b"<pt>", b"<imagesize>", b"<sourceAnnotation>", b"<database>ILSVRC")
     return _root_tag(head) == b"annotation" and not any(other in head for other in others)
 
 
 def what_else(data: bytes) -> str | None:
-    """What other XML of annotations the first bytes of a file are of: `CVAT XML`; None for all others."""
+    """The other kind of annotations in an XML file that begins so: `CVAT XML`, or None."""
     if _root_tag(data) == b"annotations" and re.search(rb"<(?:version|meta|image|track)[\s>]", data):
         return "CVAT XML"
     return None
@@ -67,13 +66,12 @@ def _root_tag(head: bytes) -> bytes:
 
 
 def text_of(element: Element, path: str) -> str:
-    """The text of the first element at `path`, stripped; empty where there is none."""
+    """The text of the first element at `path`, stripped; empty if there is none."""
     return (element.findtext(path) or "").strip()
 
 
 def _object(element: Element, where: str) -> AnnotatedObject:
-    label = text_of(element, "name")
-    if not label:
+    if not (label := text_of(element, "name")):
         raise _not_voc(f"{where} has no name")
     bndbox = element.find("bndbox")
     polygons = tuple(_polygon(one, where) for one in element.iterfind("polygon"))
@@ -103,7 +101,7 @@ def _box(element: Element, where: str) -> Box:
 
 
 def _polygon(element: Element, where: str) -> tuple[float, ...]:
-    """Roboflow's x1, y1, x2, y2, …, in the order of the numbers."""
+    """The coordinates of Roboflow's x1, y1, x2, y2, …, in the order of the numbers."""
     points: dict[int, dict[str, float]] = {}
     for one in element:
         match = _COORDINATE.fullmatch(one.tag)
@@ -135,8 +133,7 @@ def _attributes(element: Element, where: str) -> dict[str, Scalar]:
 
 def _count(element: Element, path: str) -> int | None:
     """A number of pixels or channels; None if it is missing or 0."""
-    text = text_of(element, path)
-    if not text:
+    if not (text := text_of(element, path)):
         return None
     value = _number(text, path)
     if value < 0 or value != int(value):

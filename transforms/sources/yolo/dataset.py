@@ -1,4 +1,4 @@
-"""The description of a YOLO dataset: Ultralytics' data.yaml, darknet's obj.data, lists, files of classes."""
+"""The description of a YOLO dataset: Ultralytics' data.yaml, darknet's obj.data, lists, and class files."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ LABEL_FOLDERS = frozenset(("labels", "label", "annotations", "annotation"))  # i
 CLASS_FILES = ("obj.names", "classes.txt", "_darknet.labels")
 _SPLITS = ("train", "val", "test")
 _DARKNET_SPLITS = ("train", "valid", "val", "test")
-_MOST_YAML = 200_000  # scalars, lists and ends of them
+_MOST_YAML = 200_000  # events: scalars, starts and ends of lists and mappings
 _DEEPEST_YAML = 100
-_LARGEST_ID = (1 << 31) - 2  # that still fits an int32 where ids are counted from 1
+_LARGEST_ID = (1 << 31) - 2  # still an int32 in schemas whose ids begin with 1
 
 
 class YoloDataset:
-    """The description of a dataset, read from the first level of the input only.
+    """The description of a dataset, read from the top level of the input only.
 
     Raises:
-        ValueError: it is damaged, or names a path outside the input, or one image in two splits.
-        OSError: one of its files leads outside the input.
+        ValueError: it is damaged, or names a path outside the input, or the same images in two splits.
+        OSError: one of its files is a link that leads outside the input.
     """
 
     def __init__(self, config: SourceConfig) -> None:
-        self.names: dict[int, str] = {}  # of the classes by id; empty where there are none
+        self.names: dict[int, str] = {}  # of the classes by id
         self.keypoints: tuple[int, int] | None = None  # (number, values each) of poses
-        self.sets: list[ImageSet] = []  # of the splits; none where folders name these
+        self.sets: list[ImageSet] = []  # one or more per split; empty if folders define the splits
         self._input = config.input
         self._root = root_of(config)
         self._roots = (self._root, *map(real_path, config.image_roots))
         self._written = (*self._roots, absolute(config.input))
-        # a link that is itself the input may lead anywhere
+        # if the input is itself a link, it may lead anywhere
         self._confinement = Confinement((*self._roots, real_path(config.input)))
         self._names_in = functools.cache(lambda path: names_in(path, ROOT_NAMES) if is_folder(path) else [])
-        self._base = ""  # path below the root at which paths in lists may begin
+        self._base = ""  # folder below the root to which paths in lists may be relative
         names = sorted(self._names_in(self._root))
         yaml = self._yaml_in(names) if is_folder(config.input) else os.path.basename(config.input)
         self._description = yaml or next((name for name in names if extension_of(name) == "data"), "")
@@ -81,15 +81,15 @@ class YoloDataset:
 
     @property
     def labels(self) -> Mapping[int, str | int]:
-        """The labels of the classes by id: names, or ids where two classes share a name."""
+        """The labels of the classes by id: names, or ids if two classes share a name."""
         is_unique = len(set(self.names.values())) == len(self.names)
         return {number: name if is_unique else number for number, name in self.names.items()}
 
     def image_of(self, line: str, listed: ImageSet, images: Container[str]) -> tuple[str, None]:
-        """The key of an image that a list names. Raises BadInput if there is none, or the path leads outside.
+        """The key of an image in a list. Raises BadInput if there is none, or the path leads outside.
 
-        A relative path may begin at another folder, and an absolute path may be of another computer: the
-        first folders may be missing on disk.
+        Lists are often written in another folder or on another computer, so the first folders of a path
+        may be missing here.
         """
         path = line if "/" in line else line.replace("\\", "/")
         bases = dict.fromkeys((posixpath.dirname(listed.key or ""), self._base, ""))
@@ -101,7 +101,7 @@ class YoloDataset:
         return key, None
 
     def _inner(self, path: str, bases: Iterable[str] = ("",)) -> list[str]:
-        """The paths below a root that a path from one of the bases may mean; none where it leads outside."""
+        """The possible paths below a root of a path that begins in one of the bases; none if outside."""
         if is_absolute(path):
             path = f"{absolute(path)}/"
             rests = [below(root, path) for root in self._written]
@@ -111,16 +111,16 @@ class YoloDataset:
         return ["" if one == "." else one for one in tidy if one != ".." and not one.startswith("../")]
 
     def _file(self, key: str) -> str:
-        """The real path of a file. Raises OSError for a link that leads outside, or to nothing."""
+        """The real path of a file. Raises OSError for a link that leads outside, or is broken."""
         paths = (f"{root}/{key}" for root in self._roots)
         return self._confinement.leads_to(next(filter(is_file, paths), f"{self._root}/{key}"))
 
     def _find(self, *paths: str) -> tuple[str | None, bool]:
-        """The key of the file or folder that one of the paths means, and whether it is a file; or None.
+        """The key of the file or folder at one of the paths, or None; and whether it is a file.
 
-        A path of another computer, or one that differs in case, is found by as many of its last parts as
-        possible. The last part alone is enough only for a file, or a folder named like a split: the folder
-        `images` of `/data/train/images` may hold every split.
+        A path from another computer, or one that differs in case, is found by as many of its last parts as
+        possible. The last part alone is enough only for a file, or a folder named like a split: for
+        `/data/train/images`, a folder `images` may contain all splits.
         """
         if "\0" in paths[0]:
             return None, False
@@ -138,14 +138,14 @@ class YoloDataset:
         return None, False
 
     def _around(self, root: str) -> list[str]:
-        """Keys of the folders in which a path may begin: the root, one named like the YAML, an only one."""
+        """Keys of the folders in which a path may begin: the root, one named like the YAML, the only one."""
         names = self._names_in(root)
         folders = [name for name in names if not is_hidden(name) and is_folder(f"{root}/{name}")]
         likely = [name for name in folders if len(folders) == 1 or name == stem_of(self._description)]
         return ["", *(name for name in likely if not name.lower().startswith(("label", "annotation")))]
 
     def _in_any_case(self, folder: str, parts: Sequence[str]) -> str | None:
-        """The path below a folder that equals `parts`, apart from case."""
+        """The path below a folder that equals `parts`, except for case."""
         first, *rest = parts
         alike = [name for name in self._names_in(folder) if name.lower() == first.lower()]
         for name in sorted(alike, key=lambda name: (name != first, name)):
@@ -155,7 +155,7 @@ class YoloDataset:
         return None
 
     def _yaml_in(self, names: list[str]) -> str | None:
-        """The YAML file of the folder that names classes; `data.yaml` before others."""
+        """The YAML file that names classes; `data.yaml` first."""
         yamls = [name for name in names if extension_of(name) in ("yaml", "yml") and not name.startswith(".")]
         if usual := next((name for name in USUAL_NAMES if name in yamls), None):
             return usual
@@ -186,7 +186,7 @@ class YoloDataset:
         self._take_sets(base, texts, may_be_missing=False)
 
     def _read_darknet(self, path: str) -> None:
-        """Reads obj.data: `key = value` lines. Paths begin at the folder darknet is run in, often `data/`."""
+        """Reads `key = value` lines of obj.data. Paths begin in the folder where darknet runs."""
         lines = (line.partition("=") for line in small_text(path, path).splitlines())
         found = {key.strip(): value.strip() for key, equals, value in lines if equals}
         texts = [(split, found[split]) for split in _DARKNET_SPLITS if found.get(split)]
@@ -196,7 +196,7 @@ class YoloDataset:
             self._read_names(key)
 
     def _read_class_file(self, names: list[str]) -> None:
-        """Reads names from a class file at the root, or in a folder of labels, as labelImg leaves them."""
+        """Reads names from a class file at the root, or in a folder of labels, where labelImg writes it."""
         tried = [name for name in CLASS_FILES if name in names]
         tried += [name for name in names if extension_of(name) == "names"]
         tried += [f"{name}/classes.txt" for name in names if name.lower() in ("labels", "annotations")]
@@ -224,28 +224,27 @@ class YoloDataset:
         self.sets += [one for one, _ in missing]
 
     def _check_missing(self, one: ImageSet, base: str, complete: str) -> None:
-        """Raises ValueError unless a set that is not found may be missing."""
-        said = f"--input is {self._input!r}: {self._description}"
+        """Raises ValueError unless a set may be missing."""
+        named = f"--input is {self._input!r}: {self._description}"
         path, text = posixpath.join(clipped(base), clipped(one.text)), clipped(one.text)
         is_there = file_system(complete).has_latency or may_be_there(posixpath.join(self._root, complete))
         if is_there and not self._inner(complete):
-            raise ValueError(f"{said} names {path!r}, outside the input; {GIVE_ROOT}")
-        # templates name a `test`; and image roots may hold the images of all splits together
+            raise ValueError(f"{named} names {path!r}, outside the input; {GIVE_ROOT}")
+        # templates name a `test` that may not exist; image roots may hold the images of all splits together
         if not (one.split == "test" if self.sets else len(self._roots) > 1):
             raise ValueError(
-                f"{said} has {one.split}: {text!r}, and neither {path!r} nor the end of that path is below "
+                f"{named} has {one.split}: {text!r}, and neither {path!r} nor the end of that path is below "
                 f"{' and '.join(map(repr, self._roots))}; correct or remove {one.split} in "
                 f"{self._description}, or give --image_root the folder that the path begins in"
             )
 
     def _is_image_list(self, name: str) -> bool:
-        """Whether the first line of a file is named like an image."""
         with open_file(self._file(name)) as stream:
             start = stream.read(1 << 12)
         return is_image_name(start.decode("utf-8", "replace").split("\n")[0].strip())
 
     def _check_apart(self) -> None:
-        """Raises ValueError where two splits name one list, or one folder that is in the other."""
+        """Raises ValueError if two splits have the same list, or a folder in the folder of the other."""
         for one, other in itertools.combinations([one for one in self.sets if one.key is not None], 2):
             if one.split == other.split or one.list_path != other.list_path:
                 continue
@@ -258,21 +257,20 @@ class YoloDataset:
 
 
 def _tails(path: str) -> Iterator[list[str]]:
-    """The parts of a path; then those without the first, without the first two, …"""
+    """The parts of a path; then without the first, without the first two, …"""
     parts = [part for part in path.split("/") if part not in ("", ".", "..")]
     return (parts[at:] for at in range(len(parts)))
 
 
 def read_yaml(path: str) -> dict[str, Any]:
-    """A mapping in YAML whose scalars are all text: `no` stays a class called `no`. Raises ValueError."""
+    """A mapping in YAML whose scalars are all text: a class `no` stays `no`. Raises ValueError."""
     import yaml
 
-    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # makes text, lists and mappings alone
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # creates only text, lists and mappings
     text = small_text(path, path)
     depth = 0
     try:
-        events = yaml.parse(text, Loader=loader)  # before C recurses into what is nested
-        for number, event in enumerate(events):
+        for number, event in enumerate(yaml.parse(text, Loader=loader)):  # `load` recurses in C
             kind = type(event).__name__
             depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
             if depth > _DEEPEST_YAML or number > _MOST_YAML:
@@ -287,7 +285,6 @@ def read_yaml(path: str) -> dict[str, Any]:
 
 
 def _texts(value: object, path: str, split: str) -> list[str]:
-    """The paths of a split: one, several or none."""
     texts: list[Any] = value if isinstance(value, list) else [value]
     if not all(text is None or isinstance(text, str) for text in texts):
         raise ValueError(f"{path!r}: {split} is neither a path nor a list of paths")

@@ -1,6 +1,6 @@
-"""Source `yolo`: images with a text file of boxes, polygons or poses each.
+"""Source `yolo`: images, each with a text file of boxes, polygons or poses.
 
-Ultralytics' data.yaml, darknet's obj.data, Roboflow's and CVAT's exports, and bare trees of `images` and
+Ultralytics' data.yaml, darknet's obj.data, exports of Roboflow and CVAT, and plain folders `images` and
 `labels`. An image without a label file is a background: a record without objects.
 """
 
@@ -54,7 +54,7 @@ from recordmill.transforms.sources.yolo.dataset import CLASS_FILES, LABEL_FOLDER
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_folder
 
-_LOOKED_AT = 10_000  # files among which a check looks for an image, where calls wait for a service
+_LOOKED_AT = 10_000  # files of a bucket in which a check searches for an image
 _MAX_LABEL_BYTES = 1 << 26
 _BOX = 4
 _SMALLEST_POLYGON = 6
@@ -110,7 +110,7 @@ class YoloSource(Source):
         for _, item in input_files(config):
             if isinstance(item, TreeFile) and is_image_name(item.key):
                 images[item.key] = item
-            elif item.key in dataset.files:  # the data.yaml that the input is may be a link to anywhere
+            elif item.key in dataset.files:  # an input data.yaml may be a link to anywhere
                 continue
             elif isinstance(item, Failure):
                 yield item
@@ -127,10 +127,7 @@ class YoloSource(Source):
 
 
 def _check_has_labels(config: SourceConfig) -> None:
-    """Raises ValueError if no file in the first folders can be a label file.
-
-    A label file has the name of an image, or lies below a folder with a name such as `labels`.
-    """
+    """Raises ValueError if no text in the first folders has the name of an image, or is in `labels`."""
     look = Look(dataclasses.replace(config, input=root_of(config)))
     levels = list(look.walk())
     stems = {name_stem(name) for _, level in levels for name in level.images}
@@ -141,7 +138,7 @@ def _check_has_labels(config: SourceConfig) -> None:
         if name_stem(name) in stems or not LABEL_FOLDERS.isdisjoint(folder.lower().split("/"))
     )
     texts = (name for name in likely if extension_of(name) == "txt" and name not in CLASS_FILES)
-    if all(map(is_split_list, texts)) and look.is_whole and not config.image_roots:
+    if all(map(is_split_list, texts)) and look.is_complete and not config.image_roots:
         raise ValueError(
             f"--input is {config.input!r}: there is no label file, such as labels/1.txt"
             f"{links_outside(config)}; for the images without boxes give --source folder"
@@ -149,11 +146,11 @@ def _check_has_labels(config: SourceConfig) -> None:
 
 
 def _records(config: SourceConfig, dataset: YoloDataset, images: _Files, labels: _Labels) -> Items:
-    """The records of the images, in the order of the sets; then images that are in none."""
+    """The records of the images in the order of the sets, then the images in none."""
     selection = Selection(config)
     has_masks, has_keypoints = (kind in config.include_annotations for kind in ("masks", "keypoints"))
     lines = LineFormat(dataset.labels, dataset.keypoints, has_masks, has_keypoints)
-    folders: dict[str, set[str]] = {}  # of the images of each label file
+    folders: dict[str, set[str]] = {}  # of the images, by label file
     for image, (label, *_) in labels.items():
         folders.setdefault(label.key, set()).add(folder_of(image))
 
@@ -181,16 +178,15 @@ def _records(config: SourceConfig, dataset: YoloDataset, images: _Files, labels:
 
 
 def _pair_labels(images: Iterable[str], texts: _Files) -> _Labels:
-    """The label file of each image, by path; where no label file has the path of an image, by file name.
+    """The label files of each image by path; if no path matches, by file name, where several may match.
 
-    `labels/train/1.txt`, `train/labels/1.txt` and `train/1.txt` are of `images/train/1.jpg`. By file name,
-    an image may have several.
+    `labels/train/1.txt`, `train/labels/1.txt` and `train/1.txt` match `images/train/1.jpg`.
     """
     by_path = _grouped(texts, lambda key: without_folder(stem_of(key), LABEL_FOLDERS))
     found: dict[str, list[TreeFile]] = {}
     for key in images:
         if labels := by_path.get(without_folder(stem_of(key), IMAGE_FOLDERS)):
-            # as Ultralytics, prefers one in a folder of labels to one next to the image
+            # Ultralytics, too, prefers one in a folder of labels to one next to the image
             others = [label for label in labels if stem_of(label) != stem_of(key)]
             found[key] = [texts[min(others or labels)]]
     if not found:
@@ -217,7 +213,7 @@ def _text(data: bytes | BadInput, file: str) -> str:
 
 
 def _orphan(file: TreeFile, data: bytes | BadInput) -> Failure:
-    """The failure of a text file without an image: of a label file, or another text, which is skipped."""
+    """The failure of a text file without an image; texts that are no label files are skipped."""
     name = file.key.rpartition("/")[2]
     is_other = name in CLASS_FILES or name.lower().startswith("readme")
     is_other = is_other or (is_split_list(file.key) and not file.size)
@@ -230,16 +226,16 @@ def _orphan(file: TreeFile, data: bytes | BadInput) -> Failure:
 
 
 class LineFormat(NamedTuple):
-    """The meaning of the lines of a dataset; unless it takes masks, polygons become boxes around them."""
+    """Reads the lines of label files; without `takes_masks`, polygons become boxes around them."""
 
-    labels: Mapping[int, str | int] = {}  # of the classes by id; empty where none have a name
+    labels: Mapping[int, str | int] = {}  # of the classes by id; empty if classes have no names
     keypoints: tuple[int, int] | None = None  # (number, 2 or 3 values each) of poses
     takes_masks: bool = False
     takes_keypoints: bool = False
 
     @internal_errors("annotations")
     def objects(self, text: str, file: str) -> tuple[AnnotatedObject, ...]:
-        """The objects in the text of a label file. Raises BadInput for a line that is not YOLO's."""
+        """The objects in the text of a label file. Raises BadInput for an invalid line."""
         found = []
         for number, line in enumerate(text.splitlines(), 1):
             if words := line.split():
@@ -279,8 +275,8 @@ class LineFormat(NamedTuple):
 
 
 def is_label_text(text: str) -> bool:
-    """Whether a text is lines of boxes, polygons or poses, by the first that is not blank."""
-    words = next((words for line in text.splitlines() if (words := line.split())), [])
+    """Whether the first line of a text that is not blank is a box, polygon or pose."""
+    words = next(filter(None, map(str.split, text.splitlines())), [])
     if len(words) <= _BOX or not words[0].isdecimal():
         return False
     try:
@@ -309,14 +305,14 @@ def _box(values: Sequence[float]) -> Box:
 
 def _check_normalised(values: Sequence[float]) -> None:
     for value in values:
-        if not -1 <= value <= 2:  # far beyond the image: pixels
+        if not -1 <= value <= 2:  # far outside the image, so probably in pixels
             detail = f"{value:g}; coordinates are from 0 to 1, not pixels"
             raise BadInput("annotations", "coordinates are not shares of the image", detail)
 
 
 def _number(word: str) -> float:
     try:
-        value = math.nan if "_" in word else float(word)  # Python takes 1_0 for 10
+        value = math.nan if "_" in word else float(word)  # Python reads 1_0 as 10
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
