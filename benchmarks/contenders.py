@@ -18,17 +18,11 @@ Arguments = Callable[[Path, Path], list[str]]
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    """One way to convert a folder.
-
-    Attributes:
-        name: in the table.
-        arguments: of the command.
-        action: of every image, in the manifest of recordmill; None for other commands.
-    """
+    """One way to convert a folder."""
 
     name: str
     arguments: Arguments
-    action: str | None = None
+    action: str | None = None  # of every image, in the manifest of recordmill; None for other commands
 
     def seconds(self, source: Path, output: Path, images: int) -> float:
         """Seconds of the command; `output` is removed before and after it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import statistics
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -22,17 +23,11 @@ _WATCH = Path(__file__).parent / "watch"
 
 @dataclasses.dataclass(frozen=True)
 class Memory:
-    """The peaks of a process and all its descendants.
+    """The peaks of a process and all its descendants."""
 
-    Attributes:
-        rss: bytes, the sum over processes; shared pages count for each.
-        pss: bytes, with shared pages counted once; sampled less often than `rss`.
-        processes: the largest number at a time.
-    """
-
-    rss: int = 0
-    pss: int = 0
-    processes: int = 0
+    rss: int = 0  # bytes, the sum over processes; shared pages count for each
+    pss: int = 0  # bytes, with shared pages counted once; sampled less often than `rss`
+    processes: int = 0  # the largest number at a time
 
     def peak(self, other: Memory) -> Memory:
         """The maximum of each figure."""
@@ -74,54 +69,49 @@ def megabytes(size: float) -> str:
 def wall_seconds(arguments: Sequence[str]) -> float:
     """Seconds from the start of `python <arguments>` to its end; raises RuntimeError with its output."""
     os.sync()  # pending writes of the previous command are not measured
-    with tempfile.TemporaryFile() as said:
-        start = time.perf_counter()
-        process = _start(arguments, said.fileno())
-        status = process.wait()
-        seconds = time.perf_counter() - start
-        _check(arguments, status, said.fileno())
-    return seconds
+    start = time.perf_counter()
+    with _running(arguments) as process:
+        process.wait()
+        return time.perf_counter() - start
 
 
 def peak_memory(arguments: Sequence[str]) -> Memory:
     """The memory of `python <arguments>`, sampled from its start to its end; raises as `wall_seconds`."""
-    peak = Memory()
-    with tempfile.TemporaryFile() as said:
-        process = _start(arguments, said.fileno())
-        samples = 0
+    peak, samples = Memory(), 0
+    with _running(arguments) as process:
         while process.poll() is None:
             peak = peak.peak(_memory_now(process.pid, with_pss=samples % _SAMPLES_PER_PSS == 0))
             samples += 1
             time.sleep(_SAMPLE_SECONDS)
-        _check(arguments, process.returncode, said.fileno())
     return peak
 
 
 def processes_importing(arguments: Sequence[str]) -> tuple[int, int]:
     """The number of Python processes of `python <arguments>`, and of those that import TensorFlow."""
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryDirectory() as folder:
         paths = [str(_WATCH), *filter(None, [os.environ.get("PYTHONPATH")])]
-        extra = {"PYTHONPATH": os.pathsep.join(paths), "WATCH_FOLDER": folder}
-        status = _start(arguments, said.fileno(), extra).wait()
-        _check(arguments, status, said.fileno())
+        with _running(arguments, PYTHONPATH=os.pathsep.join(paths), WATCH_FOLDER=folder):
+            pass
         reports = [path.read_text(encoding="utf-8") for path in Path(folder).iterdir()]
     return len(reports), sum(1 for report in reports if report)
 
 
-def _start(
-    arguments: Sequence[str], output: int, extra: dict[str, str] | None = None
-) -> subprocess.Popen[bytes]:
-    command = [sys.executable, *arguments]
-    environment = os.environ | (extra or {})
-    return subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
-    )
-
-
-def _check(arguments: Sequence[str], status: int, output: int) -> None:
-    if status:
-        said = os.pread(output, 1 << 20, 0).decode("utf-8", "replace")
-        raise RuntimeError(f"python {' '.join(arguments)} ended with status {status}:\n{said}")
+@contextlib.contextmanager
+def _running(arguments: Sequence[str], **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Starts `python <arguments>`; after the block, waits for its end; raises RuntimeError if it failed."""
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=os.environ | variables,
+        )
+        yield process
+        if status := process.wait():
+            text = os.pread(output.fileno(), 1 << 20, 0).decode("utf-8", "replace")
+            raise RuntimeError(f"python {' '.join(arguments)} ended with status {status}:\n{text}")
 
 
 def _memory_now(pid: int, with_pss: bool) -> Memory:

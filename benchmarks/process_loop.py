@@ -60,35 +60,20 @@ def photo_example(photo: Photo) -> bytes:
     )
 
 
-class ShardTask(NamedTuple):
-    """The files of a shard in their final order, and the path of the shard."""
-
-    photos: list[Photo]
-    path: Path
-
-
-class ShardResult(NamedTuple):
-    """The manifest's entry for a shard."""
-
-    file: str
-    records: int
-    bytes: int
-    sha256: str
-
-
-def write_shard(task: ShardTask) -> ShardResult:
-    """Writes one shard and its index."""
-    with task.path.open("wb", buffering=_BUFFER) as file:
+def write_shard(photos: list[Photo], path: Path) -> dict[str, str | int]:
+    """Writes one shard and its index; returns its entry in the manifest."""
+    with path.open("wb", buffering=_BUFFER) as file:
         writer = RecordWriter(file)
-        for photo in task.photos:
+        for photo in photos:
             writer.write(photo_example(photo))
-    with task.path.with_suffix(".idx").open("w", encoding="ascii") as index:
+    with path.with_suffix(".idx").open("w", encoding="ascii") as index:
         index.writelines(index_lines(writer.lengths))
-    return ShardResult(task.path.name, len(writer.lengths), writer.bytes_written, writer.sha256)
+    size, digest = writer.bytes_written, writer.sha256
+    return {"file": path.name, "records": len(writer.lengths), "bytes": size, "sha256": digest}
 
 
 def main(photos: str, output: str, processes: str) -> None:
-    """Converts in the order of a hash, so that the shards do not depend on the order of listing."""
+    """Converts in the order of a hash, which does not depend on the order of listing."""
     folder = Path(output)
     folder.mkdir(parents=True)
     listed = list_photos(Path(photos))
@@ -100,12 +85,11 @@ def main(photos: str, output: str, processes: str) -> None:
     for hashed, photo in placed:
         shards[shard_of(hashed, _SHARDS)].append(photo)
     tasks = [
-        ShardTask(shard, folder / f"train-{number:05d}-of-{_SHARDS:05d}.tfrecord")
+        (shard, folder / f"train-{number:05d}-of-{_SHARDS:05d}.tfrecord")
         for number, shard in enumerate(shards)
     ]
     with multiprocessing.get_context("spawn").Pool(int(processes)) as pool:
-        results = pool.map(write_shard, tasks, chunksize=1)
-    manifest = {"source_bytes": source_bytes, "shards": [result._asdict() for result in results]}
+        manifest = {"source_bytes": source_bytes, "shards": pool.starmap(write_shard, tasks, chunksize=1)}
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
 

@@ -38,19 +38,12 @@ BATCH = 32
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """A dataset, and the size to which its images are scaled.
-
-    Attributes:
-        name: in the table.
-        folder: of the dataset.
-        channels: of its images.
-        size: height and width after scaling; None to leave them unchanged.
-    """
+    """A dataset, and the size to which its images are scaled."""
 
     name: str
     folder: Path
     channels: int
-    size: tuple[int, int] | None
+    size: tuple[int, int] | None  # height and width after scaling; None to leave them unchanged
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,13 +119,6 @@ def digest(dataset: Any) -> tuple[int, int, int]:
     return images, pixels, labelled
 
 
-def epoch_seconds(dataset: Any) -> float:
-    start = time.perf_counter()
-    for _ in dataset:
-        pass
-    return time.perf_counter() - start
-
-
 _LEAST = {TFDS.name: 1.0, BY_HAND.name: 0.9}
 
 
@@ -187,7 +173,10 @@ def time_epochs(works: Sequence[Work], repeats: int) -> dict[tuple[str, str], li
         datasets = {reader.name: reader.dataset(work) for reader in READERS}
         for number in range(repeats + 1):
             for name, dataset in datasets.items():
-                seconds = epoch_seconds(dataset)
+                start = time.perf_counter()
+                for _ in dataset:
+                    pass
+                seconds = time.perf_counter() - start
                 print(f"{work.name}, epoch {number}, {name}: {seconds:.2f} s", file=sys.stderr)
                 if number:
                     epochs.setdefault((work.name, name), []).append(seconds)

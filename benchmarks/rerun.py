@@ -20,7 +20,7 @@ import statistics
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.contenders import Q90_FLAGS, convert
 from benchmarks.inputs import TEN, benchmark_parser, draw_jpegs, once, own_folder, with_comment
@@ -35,8 +35,7 @@ NEW_CLASS = "arrow"
 _PART = 100
 
 
-@dataclasses.dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """A change; `apply` makes it in a folder of classes with JPEGs."""
 
     name: str
@@ -81,8 +80,7 @@ TEN_NEW = Change("ten new", lambda photos: add_new(photos, TEN))
 NOTHING = Change("nothing", lambda photos: None)
 
 
-@dataclasses.dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """The flags of a conversion, and the change since the previous one."""
 
     name: str
@@ -220,7 +218,7 @@ def shard_digests(dataset: Path) -> dict[str, str]:
 
 
 HEADER = (
-    *("images, and what changed", "s, next version", "s, from scratch", "ratio"),
+    *("images: change", "s, next version", "s, from scratch", "ratio"),
     *("CPU s", "CPU s, from scratch", "ratio", "peak RSS", "from scratch"),
     *("source reads", "images encoded or checked", "records reused", "shards reused"),
 )

@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _measured(args: argparse.Namespace, inputs: Inputs, facts: str, output: Path) -> str:
     """All rounds, and their tables."""
     cases = memory_cases(inputs)
-    for contender in CONTENDERS:  # compiles and caches what they import
+    for contender in CONTENDERS:  # compiles and caches their imports
         contender.seconds(inputs.ten_images, output, TEN)
     speeds: Speeds = defaultdict(Times)
     peaks: Peaks = defaultdict(Memory)
@@ -131,7 +131,6 @@ def memory_table(cases: Sequence[MemoryCase], peaks: Peaks) -> str:
 
 
 def speed_goals(speeds: Speeds) -> list[Goal]:
-    """Ratios of complete commands, and the time for ten images."""
     goals = []
     for ours, theirs, least in ((KEPT_HEADER, BEAM, 6.0), (KEPT_HEADER, LOOP, 0.8), (Q90, CODEC, 0.85)):
         ratio = speeds[theirs.name].total / speeds[ours.name].total
@@ -171,7 +170,6 @@ def tensorflow_goal(inputs: Inputs, output: Path) -> Goal:
 
 
 def graph_goals(inputs: Inputs, output: Path) -> list[Goal]:
-    """The job graph does not grow with the input."""
     goals = []
     for source, few, many in (
         ("folder", inputs.ten_images, inputs.all_images),
@@ -210,8 +208,8 @@ def _report(args: argparse.Namespace, inputs: Inputs, facts: str, tables: Sequen
     )
     about = (
         f"{inputs.images:,} JPEGs of {size:.0f} KB on average, 480x360, quality 95 at 4:2:0; {args.digits:,} "
-        f"digits; {args.rows:,} rows. Rounds: {args.repeats}; times are medians of whole commands, start-up "
-        "included; memory is the highest of all rounds, sampled every 20 ms (PSS: 200 ms)."
+        f"digits; {args.rows:,} rows. Rounds: {args.repeats}; times are medians of complete commands, with "
+        "start-up; memory is the highest of all rounds, sampled every 20 ms (PSS: 200 ms)."
     )
     return "\n\n".join((command, facts + ".", about, *tables))
 

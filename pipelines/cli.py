@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 # Module and purpose of each command.
 _COMMANDS = {
     "convert": ("convert", "images to a published dataset"),
-    "inspect": ("inspection", "what is in any TFRecords"),
-    "verify": ("verify", "reads a complete dataset back, and compares it with its source"),
+    "inspect": ("inspection", "the contents of any TFRecords"),
+    "verify": ("verify", "reads a dataset back completely, and compares it with its source"),
     "report": ("report", "report.html, a page about a dataset"),
-    "schema": ("schema_code", "the code that parses it, in plain TensorFlow"),
-    "sweep": ("sweep", "what each image setting costs and saves"),
-    "formats": ("formats", "what is read and written"),
+    "schema": ("schema_code", "the code that parses a dataset, in plain TensorFlow"),
+    "sweep": ("sweep", "costs and savings of each image setting"),
+    "formats": ("formats", "the formats that are read and written"),
 }
 
 

@@ -13,17 +13,21 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 if __package__ in (None, ""):
-    # Run as a file: its own folder comes first on the path, and is no package. Above it is a checkout,
-    # or the installed package.
+    # Run as a file: the path begins with its own folder, which is not a package. The parent folder is a
+    # checkout or the installed package.
     _above = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
     sys.path[0] = _above if os.path.isdir(os.path.join(_above, "recordmill")) else os.path.dirname(_above)
 
 from recordmill.pipelines.running import beam_import, interruption
 
+if TYPE_CHECKING:
+    from recordmill.pipelines.options.convert import ConvertOptions
+
 if __name__ == "__main__":
-    interruption.install()  # what follows takes a while to import
+    interruption.install()  # the imports below take a while
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pipelines.convert") -> int:
@@ -31,30 +35,22 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pi
     if argv is None:
         beam_import.run_one_job()
     with interruption.stopping_at_once():
-        # Modules and records are many and live to the end: collecting them over and over frees nothing.
+        # There are many modules and records, and they live to the end: frequent collections free nothing.
         gc.set_threshold(100_000, 20, 20)
         from recordmill.pipelines.options.convert import parse_convert
+        from recordmill.pipelines.running.beam_job import run_command
 
-        options = parse_convert(sys.argv[1:] if argv is None else argv, prog, _set_up)
-        from recordmill.pipelines.convert_job import run
-        from recordmill.pipelines.running.beam_job import exit_status, set_up_logging
-
-        set_up_logging(options.verbose)
-        return exit_status(
-            lambda: run(options),
-            prog,
-            options.runner,
-            options.verbose,
-            lambda: "" if options.quiet else interruption.reusable_work(options.output, options.working),
-        )
+        return run_command(parse_convert, _run, argv, prog, _kept)
 
 
-def _set_up() -> None:
-    from recordmill.pipelines.running.beam_job import set_up_logging
-    from recordmill.transforms.workers import own_process
+def _run(options: ConvertOptions) -> int:
+    from recordmill.pipelines.convert_job import run
 
-    own_process.set_up()
-    set_up_logging(verbose=False)
+    return run(options)
+
+
+def _kept(options: ConvertOptions) -> str:
+    return "" if options.quiet else interruption.reusable_work(options.output, options.working)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from recordmill.pipelines import summary
 from recordmill.pipelines.estimate import Estimate, estimate, workers_of
 from recordmill.pipelines.options.convert import ConvertOptions
 from recordmill.pipelines.options.dataflow import DATAFLOW_RUNNER
-from recordmill.pipelines.options.runner import DIRECT_RUNNER, listing_parts
+from recordmill.pipelines.options.runner import DIRECT_RUNNER
 from recordmill.pipelines.running import interruption
 from recordmill.pipelines.running.display import job_lines
 from recordmill.pipelines.running.job import Job, run_job
@@ -62,8 +62,7 @@ class _Conversion(Job):
         super().__init__(options.dataset.workers, _UNFINISHED, file_system(options.output).has_latency)
         self._options = options
         self._token = ""  # of the lock that the job holds on the output
-        self.published = options.output
-        """The folder that readers will see."""
+        self.published = options.output  # the folder that readers will see
 
     def begin(self) -> None:
         options = self._options
@@ -79,22 +78,21 @@ class _Conversion(Job):
         name = pipeline.options.view_as(GoogleCloudOptions).job_name or ""
         source = options.source.as_json()
         write = WriteDataset(options.output, options.dataset, source, name, options.source_reason)
-        read = ReadSource(options.source, write.run.scratch, listing_parts(options.runner), is_located=True)
+        read = ReadSource(options.source, write.run.scratch, options.listing_parts, is_located=True)
         (pipeline | "ReadSource" >> read | "WriteDataset" >> write)
         self._token = write.run.token
         if options.dataset.dataset_version is not None:
-            # Determined again after the call was checked: another job may have published meanwhile.
+            # Another job may have published a version since this call was checked.
             self.published = os.path.join(options.output, os.path.basename(write.run.published))
 
     def failed(self) -> None:
         lock.release(self._options.output, self._token)
 
     def result(self) -> str:
-        text = (
-            f"  once it is done: {self.published.rstrip('/')}/manifest.json, and failures.jsonl next to it\n"
-        )
+        manifest = f"{self.published.rstrip('/')}/manifest.json"
+        text = f"  its result will be {manifest}, and failures.jsonl next to it\n"
         if self._options.dataset.dataset_version is not None:
-            text += f"{'':19}(neither, if nothing has changed since the previous version)\n"
+            text += f"{'':21}(neither, if nothing has changed since the previous version)\n"
         return text
 
 
@@ -106,7 +104,7 @@ def _warn_of_idle_workers(options: ConvertOptions) -> None:
 
 
 class _Plan(Job):
-    """The job as far as its plan, which it writes to a file in `folder`."""
+    """The first steps of the job, up to its plan, which it writes to a file in `folder`."""
 
     def __init__(self, options: ConvertOptions, folder: str) -> None:
         super().__init__(0, _UNFINISHED)
@@ -115,14 +113,14 @@ class _Plan(Job):
         self.path = os.path.join(folder, "plan.json")
 
     def begin(self) -> None:
-        """Nothing is written that an interruption could leave."""
+        """An interruption has nothing to report: the job writes nothing to the output."""
 
     def assemble(self, pipeline: beam.Pipeline) -> None:
         from recordmill.transforms.plan import WritePlan
         from recordmill.transforms.read import ReadSource
 
         options = self._options
-        read = ReadSource(options.source, self._scratch, listing_parts(options.runner), is_located=True)
+        read = ReadSource(options.source, self._scratch, options.listing_parts, is_located=True)
         plan = WritePlan(options.dataset, options.output, self.path, options.source.as_json())
         (pipeline | "ReadSource" >> read | "WritePlan" >> plan)
 
@@ -131,7 +129,7 @@ def _plan(options: ConvertOptions) -> int:
     """Prints the plan; returns the exit status."""
     here = options
     if options.runner == DATAFLOW_RUNNER:
-        # Listing on this machine takes less time than starting others, and costs nothing.
+        # It takes less time to list on this machine than to start others, and costs nothing.
         here = dataclasses.replace(options, runner=DIRECT_RUNNER, beam_args=())
     with tempfile.TemporaryDirectory() as folder:
         job = _Plan(here, folder)
@@ -145,7 +143,7 @@ def _plan(options: ConvertOptions) -> int:
 
 
 def _cost(options: ConvertOptions, plan: dict[str, Any]) -> Estimate | None:
-    """What the planned job will cost; None where nobody sends a bill."""
+    """The cost of the planned job; None if it is not billed."""
     if options.runner != DATAFLOW_RUNNER:
         return None
     policy, writer = options.dataset.policy, options.dataset.writer
@@ -153,11 +151,11 @@ def _cost(options: ConvertOptions, plan: dict[str, Any]) -> Estimate | None:
 
 
 def _show_result(options: ConvertOptions, published: str) -> None:
-    """Prints the table of the dataset in a folder; or, of versions, that none is published."""
+    """Prints the table of the published dataset, or that no new version is published."""
     if options.quiet:
         return
     manifest = os.path.join(published, MANIFEST)
-    # Nobody may be reading any more, or the manifest may be gone; it was published all the same.
+    # The program that reads the output may have ended, or the manifest may be gone. The dataset is published.
     with contextlib.suppress(OSError, JobError, SystemExit):  # rich makes a SystemExit of a broken pipe
         if options.dataset.dataset_version is not None and not exists(manifest):
             summary.print_unchanged(latest_version(options.output))

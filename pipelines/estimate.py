@@ -11,8 +11,8 @@ from typing import Any
 
 from recordmill.pipelines.options.dataflow import DISK_GB, MACHINE_TYPE, MAX_WORKERS
 
-# Images a second of one vCPU, each of _IMAGE_BYTES (480x360), end to end but for the network: measured in
-# docs/performance.md for kept images and JPEG; codecs alone, with the same overhead added, for the rest.
+# Images of _IMAGE_BYTES (480x360) that one vCPU converts in a second, without the network: kept images and
+# JPEG as measured in docs/performance.md; the others as measured for codecs, with the same overhead added.
 IMAGES_PER_SECOND = {
     "header": 3218,
     "keep": 946,
@@ -25,12 +25,12 @@ IMAGES_PER_SECOND = {
 _IMAGE_BYTES = 67_000
 # Rows of a manifest that have no image.
 _ROWS_PER_SECOND = 20_000
-# A request of Cloud Storage: 2.6 ms of CPU without TLS were measured. Others wait meanwhile, a few a vCPU.
+# A request of Cloud Storage takes 2.6 ms of CPU without TLS. A few others of the same vCPU wait meanwhile.
 _REQUEST_CPU = 0.004
 _REQUEST_WAIT = 0.050
 _REQUESTS_AT_A_TIME = 8
 
-# Of what workers are paid for: the rest is idle, for autoscaling lags behind and the last shards are few.
+# The busy share of paid time: autoscaling is late, and the last shards are too few for all workers.
 _BUSY = 0.7
 _WORKER_START = 240
 # Dataflow adds workers to jobs that would take longer than this.
@@ -39,7 +39,7 @@ _WORKER_SECONDS = 600
 _REFERENCE_BYTES = 300
 _SHUFFLE_PASSES = 2
 
-PRICES = "these prices are those of lists for us-central1 in 2025, in US dollars; yours may differ"
+PRICES = "the prices are list prices of us-central1 in 2025, in US dollars; yours may differ"
 VCPU_HOUR = 0.056
 GB_HOUR = 0.003557
 DISK_GB_HOUR = 0.000054
@@ -62,7 +62,7 @@ _GB_PER_CORE_N1 = {"standard": 3.75, "highmem": 6.5, "highcpu": 0.9}
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """A worker: its vCPUs, and GB of memory and disk."""
+    """A worker machine."""
 
     name: str
     vcpus: int
@@ -81,27 +81,16 @@ class Workers:
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """The cost of a job.
+    """The cost of a job, in US dollars."""
 
-    Attributes:
-        workers: at a time.
-        worker_hours: of all of them.
-        hours: from the first worker to the end.
-        compute: dollars for vCPUs, memory and disks.
-        shuffle: dollars for what Dataflow shuffles.
-        requests: dollars for the requests of Cloud Storage.
-        stored: dollars a month for the dataset in Cloud Storage.
-        assumptions: of the estimate, a line each.
-    """
-
-    workers: int
+    workers: int  # at the same time
     worker_hours: float
-    hours: float
-    compute: float
+    hours: float  # from the first worker to the end
+    compute: float  # vCPUs, memory and disks
     shuffle: float
-    requests: float
-    stored: float
-    assumptions: tuple[str, ...]
+    requests: float  # of Cloud Storage
+    stored: float  # the dataset in Cloud Storage, a month
+    assumptions: tuple[str, ...]  # a line each
 
     @property
     def total(self) -> float:
@@ -112,15 +101,7 @@ class Estimate:
 def estimate(
     plan: Mapping[str, Any], image_format: str, validate: str, writer: str, workers: Workers
 ) -> Estimate:
-    """Estimates the cost of the job of a plan.
-
-    Args:
-        plan: written by `recordmill.transforms.plan.write_plan`.
-        image_format: of --image_format.
-        validate: of --validate.
-        writer: `shards` or `beam`.
-        workers: available to the job.
-    """
+    """Estimates the cost of the job of a plan, which `recordmill.transforms.plan.write_plan` wrote."""
     rate = IMAGES_PER_SECOND["header" if (image_format, validate) == ("keep", "header") else image_format]
     busy = _busy_seconds(plan, rate)
     shards = sum(split["shards"] for split in plan["splits"].values())
@@ -143,7 +124,7 @@ def estimate(
 
 
 def workers_of(beam_args: Sequence[str]) -> Workers:
-    """The workers that Beam's flags ask Dataflow for."""
+    """The workers in Beam's flags for Dataflow."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--machine_type", "--worker_machine_type", default=MACHINE_TYPE)
     parser.add_argument("--disk_size_gb", type=float, default=DISK_GB)
@@ -178,7 +159,7 @@ def _busy_seconds(plan: Mapping[str, Any], rate: int) -> float:
 
 
 def _workers(busy: float, workers: Workers, shards: int) -> int:
-    """How many are at work; a shard is written by one vCPU."""
+    """How many run at the same time; one vCPU writes a shard."""
     if workers.fixed:
         return workers.most
     wanted = math.ceil(busy / workers.machine.vcpus / _WORKER_SECONDS)
@@ -202,15 +183,15 @@ def _assumptions(rate: int, machine: Machine, with_images: bool) -> Iterator[str
     )
     if with_images:
         yield (
-            f"a vCPU does {rate:,} images of {_IMAGE_BYTES // 1000} KB a second, larger ones in proportion, "
-            f"and takes {1000 * _REQUEST_CPU:g} ms more for the request of each"
+            f"a vCPU converts {rate:,} images of {_IMAGE_BYTES // 1000} KB a second, larger ones in "
+            f"proportion, and takes {1000 * _REQUEST_CPU:g} ms more for the request of each"
         )
         yield (
             f"Cloud Storage answers within {1000 * _REQUEST_WAIT:g} ms, {_REQUESTS_AT_A_TIME} requests a "
-            "vCPU at a time; input, output and workers are in one region, between which bytes cost nothing"
+            "vCPU at a time; input, output and workers are in one region, so that transfers cost nothing"
         )
     else:
-        yield f"a vCPU does {_ROWS_PER_SECOND:,} rows a second"
+        yield f"a vCPU converts {_ROWS_PER_SECOND:,} rows a second"
     yield (
         f"a vCPU hour is ${VCPU_HOUR:g}, a GB hour of memory ${GB_HOUR:g}, of disk ${DISK_GB_HOUR:f}; a GB "
         f"shuffled ${SHUFFLE_GB:g}; 10,000 requests that list or write ${10_000 * CLASS_A:g}, that read "

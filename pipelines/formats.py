@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pi
 
 
 def markdown(sources: Sequence[Source]) -> str:
-    """The table of README."""
+    """The sources as a table in Markdown."""
     rows = ["| " + " | ".join(_COLUMNS) + " |", "|" + "---|" * len(_COLUMNS)]
     for source in sources:
         facts = source.description
@@ -50,7 +50,7 @@ def _described(sources: Sequence[Source], is_all: bool) -> str:
         schemas = [
             f"  {name:<15} {(type(schema).__doc__ or '').splitlines()[0]}" for name, schema in SCHEMAS.items()
         ]
-        parts.append("\n".join(["SCHEMAS (--schema; several with commas between)", *schemas]))
+        parts.append("\n".join(["SCHEMAS (--schema; several are separated by commas)", *schemas]))
         extensions = _wrapped("  ", ", ".join(sorted(IMAGE_EXTENSIONS)))
         parts.append(f"IMAGES by name (the format is detected from the bytes)\n{extensions}")
         parts.append(f"STORED AS (--image_format)\n  {', '.join(IMAGE_FORMATS)}")

@@ -1,4 +1,4 @@
-"""Makes report.html of a published dataset, or of any TFRecords: a page that shows what they hold.
+"""Makes report.html of a published dataset, or of any TFRecords: a page about their contents.
 
 recordmill report out/
 recordmill report gs://bucket/out
@@ -40,7 +40,6 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pi
 
 
 def _write(args: argparse.Namespace, parser: Parser) -> int:
-    """Gathers the findings and writes the page."""
     from recordmill.transforms.reading.dataset import find_dataset
     from recordmill.transforms.reporting.findings import gather
     from recordmill.transforms.reporting.page import html_text
@@ -67,7 +66,7 @@ def _output(given: str | None, dataset: Dataset) -> str:
     """The path of the page.
 
     Raises:
-        ValueError: it is not given and has no default, or another file is there; one line.
+        ValueError: it is not given and has no default, or another file has this path; one line.
     """
     from recordmill.transforms.storage.layout import REPORT
     from recordmill.transforms.storage.sealed import is_sealed_page
@@ -86,7 +85,7 @@ def _published_files(dataset: Dataset) -> tuple[dict[str, Any] | None, str | Non
     """The files next to the shards of a complete dataset.
 
     Returns:
-        report.json, parsed, or None if the records have to be counted; the path of failures.jsonl, or
+        The parsed report.json, or None if the records must be counted; the path of failures.jsonl, or
         None; and an error message for each damaged file.
     """
     from recordmill.transforms.reporting.findings import parse_report, read_failures

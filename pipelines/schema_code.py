@@ -61,12 +61,12 @@ def _only(dataset: Dataset, split: str | None) -> Dataset:
 
 
 def _print(text: str) -> None:
-    """What the terminal cannot show is escaped: in the literals of Python that is the same text."""
+    """Escapes characters that the terminal cannot show: in Python's literals, the text stays the same."""
     encoding = sys.stdout.encoding or "utf-8"
     try:
         sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
         sys.stdout.flush()
-    except BrokenPipeError:  # nobody reads on; what is left is flushed to nowhere
+    except BrokenPipeError:  # the reader has ended; the rest is flushed to the null device
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
 

@@ -22,7 +22,7 @@ from recordmill.transforms.storage.layout import DATASET_INFO, LATEST, REPORT
 from recordmill.transforms.storage.versions import Version
 
 # As measured on photographs with libjpeg-turbo, and with tf.io.decode_jpeg.
-_PROGRESSIVE = "progressive JPEGs take 2.1 to 2.6 times as long as baseline ones, at every reading"
+_PROGRESSIVE = "progressive JPEGs take 2.1 to 2.6 times as long as baseline JPEGs, each time they are read"
 # Characters of the longest bar of a histogram.
 _BAR = 40
 
@@ -62,13 +62,17 @@ def print_result(manifest_path: str) -> None:
     if reused := manifest["provenance"]["reused_shards"]:
         table.add_row("reused", f"{counted(reused, 'shard')} finished before")
     _add_reused(table, manifest["provenance"])
-    table.add_row("time", _duration(manifest["provenance"]))
+    started, finished = (
+        datetime.datetime.fromisoformat(manifest["provenance"][key]) for key in ("started", "finished")
+    )
+    table.add_row("time", str(finished - started))
     console = plain_console(soft_wrap=True)
     console.print(table)
     _print_warnings(console, manifest.get("warnings", ()))
     folder = manifest_path.rpartition("/")[0] or "."
     home = folder.removesuffix(version).removesuffix("/") if version else folder
-    split = _first_split(manifest["splits"])
+    splits = manifest["splits"]
+    split = "train" if "train" in splits else max(splits, key=lambda name: splits[name]["records"])
     shown = f" Its {REPORT} describes it." if REPORT in manifest["files"] else ""
     to_read = f"To read the version that {home}/{LATEST} names:" if version else "To read it:"
     console.print(f"The dataset is in {folder}/.{shown} {to_read}\n")
@@ -76,8 +80,8 @@ def print_result(manifest_path: str) -> None:
 
 
 def _add_facts(table: Table, facts: Mapping[str, str]) -> None:
-    for title, text in facts.items():
-        table.add_row(title, text)
+    for row in facts.items():
+        table.add_row(*row)
 
 
 def _print_warnings(console: Console, warnings: Sequence[Mapping[str, str]]) -> None:
@@ -86,23 +90,18 @@ def _print_warnings(console: Console, warnings: Sequence[Mapping[str, str]]) -> 
         console.print(f"WARNING: {DataWarning(**one).text}")
 
 
-def _first_split(splits: Mapping[str, Mapping[str, Any]]) -> str:
-    """The split of the printed example: train, or else the largest."""
-    return "train" if "train" in splits else max(splits, key=lambda name: splits[name]["records"])
-
-
 def print_unchanged(version: Version | None) -> None:
     """Prints that the job published no version after `version`."""
     plain_console(soft_wrap=True).print(f"Nothing has changed since version {version}: nothing is published.")
 
 
 def _version(number: str) -> str:
-    """A version by its number, which is empty where latest.json is damaged or missing."""
+    """A version by its number, which is empty if latest.json is damaged or missing."""
     return f"version {number}" if number else "a previous version"
 
 
 def _add_reused(table: Table, provenance: dict[str, Any]) -> None:
-    """The records reused from the previous version, or why none was; and the remaining work."""
+    """The records reused from the previous version, or why none is; and the remaining work."""
     taken = provenance.get("taken_over")
     if taken is None:
         return
@@ -119,7 +118,7 @@ def _add_reused(table: Table, provenance: dict[str, Any]) -> None:
 
 
 def _add_annotations(table: Table, annotations: dict[str, dict[str, int]]) -> None:
-    """The stored annotations, and those that were changed."""
+    """The stored and the changed annotations."""
     stored = {name: count for name, count in annotations["stored"].items() if count}
     if stored:
         text = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in stored.items())
@@ -129,14 +128,13 @@ def _add_annotations(table: Table, annotations: dict[str, dict[str, int]]) -> No
 
 
 def _alpha(images: int, alpha: dict[str, int]) -> str:
-    """The bytes that transparency takes."""
     saved = alpha["bytes"] - alpha["flattened_bytes"]
     kept = f"{counted(images, 'image')} kept theirs, in {decimal(alpha['bytes'])}"
     return f"{kept}; --alpha flatten would save {decimal(saved)}" if saved > 0 else kept
 
 
 def _add_qualities(table: Table, qualities: dict[str, int]) -> None:
-    """A histogram of the JPEG qualities that were chosen, by tens."""
+    """A histogram of the chosen JPEG qualities, by tens."""
     by_range: Counter[str] = Counter()
     for quality, count in qualities.items():
         low = int(quality) // 10 * 10
@@ -157,11 +155,11 @@ def print_plan(
     """Prints the plan of a job, and its cost on Dataflow.
 
     Args:
-        plan: the plan that `WritePlan` wrote.
-        source: the source, as `source_facts` describes it.
+        plan: written by `WritePlan`.
+        source: from `source_facts`.
         output: folder of the dataset, or of all its versions.
         cost: of the job; None if it is not billed.
-        version: the version to publish; empty for a dataset without versions.
+        version: to publish; empty for a dataset without versions.
     """
     table = _table()
     if version:
@@ -189,7 +187,7 @@ def print_plan(
     if plan["not_reused"]:
         table.add_row("reused", f"nothing of {_version(plan['previous_version'])}: {plan['not_reused']}")
     elif plan["previous_version"]:
-        table.add_row("reused", f"what has not changed since version {plan['previous_version']}")
+        table.add_row("reused", f"unchanged records of version {plan['previous_version']}")
     for name, split in plan["splits"].items():
         shards = counted(split["shards"], "shard") if split["shards"] else "shards of the runner's choice"
         counts = f"{counted(split['records'], 'record')} in {shards}"
@@ -200,19 +198,19 @@ def print_plan(
     console.print(table)
     _print_warnings(console, plan["warnings"])
     if cost is not None:
-        console.print("These are estimates, which assume that")
+        console.print("These are estimates. They assume that")
         for line in cost.assumptions:
             console.print(f"- {line}")
         if version:
-            console.print("- nothing is reused of a previous version")
+            console.print("- nothing is reused from a previous version")
     if plan["memory_warning"]:
         console.print(plan["memory_warning"])
     console.print(f"Nothing was written to {output}: this is the plan.")
 
 
 def _add_cost(table: Table, cost: Estimate) -> None:
-    at_work = f"{counted(cost.workers, 'worker')} for about {_hours(cost.hours)}"
-    table.add_row("worker hours", f"about {cost.worker_hours:,.2f}: {at_work}")
+    workers = f"{counted(cost.workers, 'worker')} for about {_hours(cost.hours)}"
+    table.add_row("worker hours", f"about {cost.worker_hours:,.2f}: {workers}")
     table.add_row(
         "cost",
         f"about ${cost.total:,.2f}: workers ${cost.compute:,.2f}, shuffle ${cost.shuffle:,.2f}, "
@@ -243,13 +241,8 @@ def _shape(shape: list[int | None]) -> str:
     return "list" if shape[0] is None else f"list of {shape[0]}"
 
 
-def _duration(provenance: dict[str, Any]) -> str:
-    started, finished = (datetime.datetime.fromisoformat(provenance[key]) for key in ("started", "finished"))
-    return str(finished - started)
-
-
 def _reading(home: str, folder: str, split: str, for_tfds: bool) -> str:
-    """Code that reads a split: by `load_dataset`, which finds the version, and by TFDS if it can."""
+    """Code that reads a split with `load_dataset`, which finds the version, and with TFDS if possible."""
     has_tensorflow = importlib.util.find_spec("tensorflow") is not None
     missing = "" if has_tensorflow else "  # TensorFlow: make setup, or pip install 'recordmill[tensorflow]'"
     lines = [

@@ -1,4 +1,4 @@
-"""Measures image settings: what each costs and saves, as a table, a plot and a page. Writes no dataset.
+"""Measures costs and savings of image settings: a table, a plot and a page. Writes no dataset.
 
 recordmill sweep --input photos/ --output sweep/
 python -m recordmill.pipelines.sweep --input photos/ --output sweep/ --limit 200 --qualities 95,90,75
@@ -14,18 +14,13 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-if __package__ in (None, ""):
-    # Run as a file: its own folder is first on the path, and holds no package.
-    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-
 from recordmill.pipelines.running import interruption
 
 if __name__ == "__main__":
-    interruption.install()  # what follows takes a while to import
+    interruption.install()  # the imports below take a while
 
-from recordmill.pipelines.options.runner import listing_parts
 from recordmill.pipelines.options.sweep import SweepOptions, parse_sweep
-from recordmill.pipelines.running.beam_job import exit_status, set_up_logging
+from recordmill.pipelines.running.beam_job import run_command
 from recordmill.pipelines.running.job import Job, run_job
 from recordmill.pipelines.sweep_table import print_table
 from recordmill.transforms.shards import progress
@@ -33,7 +28,6 @@ from recordmill.transforms.storage.files import read_text
 from recordmill.transforms.storage.paths import absolute
 from recordmill.transforms.sweeping.output import SWEEP_JSON
 from recordmill.transforms.sweeping.tables import read_json
-from recordmill.transforms.workers import own_process
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -41,12 +35,7 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pipelines.sweep") -> int:
     """Measures; returns the exit status (see `--help`)."""
-    with interruption.stopping_at_once():
-        own_process.set_up()
-        set_up_logging(verbose=False)
-        options = parse_sweep(sys.argv[1:] if argv is None else argv, prog)
-        set_up_logging(options.verbose)
-        return exit_status(lambda: run(options), prog, options.runner, options.verbose)
+    return run_command(parse_sweep, run, argv, prog)
 
 
 def run(options: SweepOptions) -> int:
@@ -57,7 +46,7 @@ def run(options: SweepOptions) -> int:
     if not run_job(options, _Sweep(options)):
         return 0
     if not options.quiet:
-        # Nobody may be reading any more; it was written all the same.
+        # The program that reads the output may have ended.
         with contextlib.suppress(BrokenPipeError, SystemExit):  # rich makes a SystemExit of a broken pipe
             print_table(read_json(read_text(os.path.join(absolute(options.output), SWEEP_JSON))))
             print(
@@ -67,8 +56,6 @@ def run(options: SweepOptions) -> int:
 
 
 class _Sweep(Job):
-    """The job that measures."""
-
     def __init__(self, options: SweepOptions) -> None:
         super().__init__(options.dataset.workers, f"nothing new is written to {options.output}")
         self._options = options
@@ -79,7 +66,7 @@ class _Sweep(Job):
 
         options = self._options
         swept = SweptSource(options.source.input, options.source.kind, options.scratch)
-        read = ReadSource(options.source, options.scratch, listing_parts(options.runner), is_located=True)
+        read = ReadSource(options.source, options.scratch, options.listing_parts, is_located=True)
         measure = MeasureSettings(options.output, options.sweep, options.dataset, swept)
         (pipeline | "ReadSource" >> read | "MeasureSettings" >> measure)
 

@@ -15,8 +15,7 @@ from recordmill.transforms.sweeping.results import COLUMNS, GROUPS, Column, Row,
 _NONE = "-"
 Line = Sequence[str]
 
-
-# The shorter unit and text of a column, by its title, for a terminal without room for exact figures.
+# Shorter unit and text by title of the column, for a terminal without room for exact figures.
 _SHORT: dict[str, tuple[str, Callable[[Row], str]]] = {
     "TFRecord": ("bytes", lambda row: _short_size(row.tfrecord_bytes)),
     "ratio": ("", lambda row: _NONE if row.ratio is None else f"{row.ratio:.3f}"),
@@ -31,8 +30,8 @@ _DISPENSABLE = ("PSNR", "an image", "decode", "encode")
 def print_table(sweep: Sweep, console: Console | None = None) -> None:
     """Prints one row a setting, and how to read it.
 
-    Without room for complete names, a terminal gets a heading for each group and rounded figures; a narrower
-    one lacks some columns, which are named. Output that is not a terminal gets everything, a row a line.
+    A terminal without room for complete names shows a heading for each group and rounded figures. A narrower
+    terminal shows fewer columns, and names the others. Other output has every column, and one line a row.
     """
     console = console or plain_console()
     piped = not console.is_terminal
@@ -54,25 +53,16 @@ def print_table(sweep: Sweep, console: Console | None = None) -> None:
 
 def _layout(rows: Sequence[Row], room: int | None) -> tuple[list[str], list[str]]:
     """The lines of the table, header first, and the columns that do not fit."""
-    columns = list(COLUMNS)
-    lines = _aligned(_exact(rows, columns), 2)
-    if _fits(lines, room):
-        return lines, []
-    lines = _aligned(_grouped(rows, columns), 2)
-    if _fits(lines, room):
-        return lines, []
-    lines, left_out = _aligned(_grouped(rows, columns), 1), []
-    for title in _DISPENSABLE:
-        if _fits(lines, room):
+    lines, left_out = _aligned(_exact(rows, COLUMNS), 2), list[str]()
+    if room is None or max(map(len, lines)) <= room:
+        return lines, left_out
+    for gap, count in ((2, 0), *((1, count) for count in range(len(_DISPENSABLE) + 1))):
+        left_out = list(_DISPENSABLE[:count])
+        columns = [column for column in COLUMNS if column.title not in left_out]
+        lines = _aligned(_grouped(rows, columns), gap)
+        if max(map(len, lines)) <= room:
             break
-        columns = [column for column in columns if column.title != title]
-        left_out.append(title)
-        lines = _aligned(_grouped(rows, columns), 1)
     return lines, left_out
-
-
-def _fits(lines: Sequence[str], room: int | None) -> bool:
-    return room is None or max(map(len, lines)) <= room
 
 
 def _aligned(lines: Sequence[Line], gap: int) -> list[str]:
@@ -97,7 +87,7 @@ def _exact(rows: Sequence[Row], columns: Sequence[Column]) -> list[Line]:
 
 
 def _grouped(rows: Sequence[Row], columns: Sequence[Column]) -> list[Line]:
-    """The same with short names, under a heading for each group whose settings have a value."""
+    """The same with short names, and a heading for each group whose settings have a value."""
     lines: list[Line] = [
         ["", *(column.title for column in columns)],
         ["setting", *(_SHORT.get(column.title, (column.unit,))[0] for column in columns)],
@@ -117,7 +107,7 @@ def _value(value: float) -> str:
 
 
 def _refusals(rows: Sequence[Row]) -> list[str]:
-    """How many images were refused, and by which settings."""
+    """The numbers of refused images, each with the settings that refused them."""
     found: dict[int, list[str]] = {}
     for row in rows:
         if row.failed:

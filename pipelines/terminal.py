@@ -44,7 +44,7 @@ def table(rows: Sequence[Sequence[str]], room: int | None, indent: int = 2) -> l
     Args:
         rows: equally many cells each.
         room: columns of the terminal; None for unlimited. On a narrow terminal the first cell of a row is a
-            heading, and the other cells follow below it.
+            heading, and the other cells are below it.
         indent: columns before the first cell.
     """
     if not rows:

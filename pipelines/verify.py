@@ -1,4 +1,4 @@
-"""Reads a complete dataset back, and reports what is wrong with it.
+"""Reads a dataset back completely, and reports its faults.
 
 recordmill verify out/
 recordmill verify out/ --input photos/
@@ -19,22 +19,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-if __package__ in (None, ""):
-    # Run as a file: its own folder is first on the path, and holds no package.
-    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-
 from recordmill.pipelines.running import interruption
 
 if __name__ == "__main__":
-    interruption.install()  # what follows takes a while to import
+    interruption.install()  # the imports below take a while
 
 from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
-from recordmill.pipelines.options.runner import DIRECT_RUNNER, listing_parts
+from recordmill.pipelines.options.runner import DIRECT_RUNNER
 from recordmill.pipelines.options.verify import VerifyOptions, parse_verify
-from recordmill.pipelines.running.beam_job import exit_status, set_up_logging
+from recordmill.pipelines.running.beam_job import run_command
 from recordmill.pipelines.running.job import Job, run_job
 from recordmill.pipelines.terminal import plain_console
 from recordmill.transforms.pages.text import counted, visible
@@ -42,13 +38,12 @@ from recordmill.transforms.shards import progress
 from recordmill.transforms.storage.files import read_text
 from recordmill.transforms.storage.paths import absolute
 from recordmill.transforms.storage.scratch import scratch_folder
-from recordmill.transforms.workers import own_process
 
 if TYPE_CHECKING:
     import apache_beam as beam
 
 MOST_SHOWN = 20
-"""Faults of a kind that are shown; the report has more."""
+"""How many faults of a kind are shown; the report has more."""
 
 # The plural and the singular of everything that is checked.
 _FIGURES = {
@@ -65,16 +60,11 @@ _FIGURES = {
 
 def main(argv: Sequence[str] | None = None, prog: str = "python -m recordmill.pipelines.verify") -> int:
     """Verifies; returns the exit status (see `--help`)."""
-    with interruption.stopping_at_once():
-        own_process.set_up()
-        set_up_logging(verbose=False)
-        options = parse_verify(sys.argv[1:] if argv is None else argv, prog)
-        set_up_logging(options.verbose)
-        return exit_status(lambda: run(options, prog), prog, options.runner, options.verbose)
+    return run_command(parse_verify, lambda options: run(options, prog), argv, prog)
 
 
 def run(options: VerifyOptions, prog: str) -> int:
-    """Runs the checked call; 1 if something is wrong."""
+    """Runs the checked call; returns 1 if it finds a fault."""
     progress.reset("verified")
     with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
         report = options.report or os.path.join(folder, "report.json")
@@ -82,7 +72,7 @@ def run(options: VerifyOptions, prog: str) -> int:
             return 0
         found: dict[str, Any] = json.loads(read_text(absolute(report)))
     if not options.quiet:
-        # The reader of the output may be gone.
+        # The program that reads the output may have ended.
         with contextlib.suppress(BrokenPipeError, SystemExit):  # rich makes a SystemExit of a broken pipe
             print_verified(found)
     elif not found["sound"]:
@@ -92,10 +82,10 @@ def run(options: VerifyOptions, prog: str) -> int:
 
 
 class _Verification(Job):
-    """The job that reads everything back, and writes its findings to the path `report`."""
+    """The job that reads the dataset back, and writes its findings to the path `report`."""
 
     def __init__(self, options: VerifyOptions, report: str) -> None:
-        super().__init__(options.workers, "it was not verified to its end")
+        super().__init__(options.workers, "the verification is incomplete")
         self._options = options
         self._report = report
 
@@ -106,15 +96,15 @@ class _Verification(Job):
         against = scratch = None
         if options.source is not None and options.dataset is not None:
             if options.runner != DIRECT_RUNNER:
-                # Workers of other machines share only the folder of the report.
+                # The folder of the report is the only one that workers on other machines share.
                 scratch = f"{absolute(self._report)}-{uuid.uuid4().hex}"
-            against = SourceAgain(options.source, options.dataset, scratch, listing_parts(options.runner))
+            against = SourceAgain(options.source, options.dataset, scratch, options.listing_parts)
         verify = VerifyShards(options.path, self._report, options.workers, against)
         _ = pipeline | "VerifyShards" >> verify
 
 
 def print_verified(report: Mapping[str, Any], console: Console | None = None) -> None:
-    """Prints what was checked, the faults, and what could not be checked."""
+    """Prints the checks, the faults, and the checks that were impossible."""
     console = console or plain_console()
     wraps = not console.is_terminal
     faults: Mapping[str, int] = report["faults"]
@@ -127,7 +117,7 @@ def print_verified(report: Mapping[str, Any], console: Console | None = None) ->
         return
     console.print(counted(sum(faults.values()), "fault"), style="bold red", soft_wrap=wraps)
     table = Table(box=None, pad_edge=False, show_header=True)
-    table.add_column("what is wrong")
+    table.add_column("fault")
     table.add_column("times", justify="right")
     for kind, times in faults.items():
         table.add_row(kind, f"{times:,}")
@@ -142,7 +132,6 @@ def print_verified(report: Mapping[str, Any], console: Console | None = None) ->
 
 
 def _summary(report: Mapping[str, Any]) -> Iterator[str]:
-    """What was checked, how images compare with their source, and what could not be checked."""
     checked, likeness = Counter(report["checked"]), report["likeness"]
     parts = [counted(checked[names], one, names) for names, one in _FIGURES.items() if checked[names]]
     yield f"verified {', '.join(parts) or 'nothing'}; {decimal(checked['bytes'])} read"

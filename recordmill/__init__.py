@@ -84,7 +84,7 @@ _MODULES = {
 
 _folder = os.path.dirname(os.path.abspath(__file__))
 if not os.path.isdir(os.path.join(_folder, "pipelines")):
-    # A checkout, where pipelines/ and transforms/ lie next to this folder.
+    # A checkout, where pipelines/ and transforms/ are next to this folder.
     __path__.append(os.path.dirname(_folder))
 
 

@@ -1,4 +1,4 @@
-"""MeasureSettings: from records to a folder that shows what each image setting costs and saves.
+"""MeasureSettings: from records to a folder with the costs and savings of each image setting.
 
 with beam.Pipeline() as p:
     entries = p | ReadSource(SourceConfig(kind="folder", input="photos/"))

@@ -20,13 +20,13 @@ resource "google_monitoring_alert_policy" "failed" {
 
   documentation {
     mime_type = "text/markdown"
-    content   = "A job of recordmill failed; nothing new is published, and the dataset that was there still is. See \"A job has failed\" in deploy/README.md."
+    content   = "A job of recordmill failed. It published nothing, and the previous dataset is unchanged. See \"A job has failed\" in deploy/README.md."
   }
 
   depends_on = [google_project_service.used]
 }
 
-# Cloud Scheduler's own log: a launch that was refused never becomes a job that could fail.
+# From the log of Cloud Scheduler: a refused launch creates no job, so no job can fail.
 resource "google_monitoring_alert_policy" "not_launched" {
   display_name          = "${var.name}: a job was not started"
   combiner              = "OR"
@@ -49,22 +49,22 @@ resource "google_monitoring_alert_policy" "not_launched" {
 
   documentation {
     mime_type = "text/markdown"
-    content   = "Dataflow refused to start the job. A status of 409 means that the last one is still at work: the schedule is too dense, or the job too slow. See \"Monitoring\" in deploy/README.md."
+    content   = "Dataflow refused to start the job. A status of 409 means that the previous job is still running: the schedule is too dense, or the job too slow. See \"Monitoring\" in deploy/README.md."
   }
 
   depends_on = [google_project_service.used]
 }
 
-# The counters of a job that has published, or has found nothing changed. PromQL, since a condition of absence looks back 23.5 hours at most, and only
-# at a metric that has had a value; and no metric of log lines, of which alerts see the last 25 hours.
+# The counters of successful jobs: published, or nothing changed. The query is PromQL because a condition of absence looks
+# back 23.5 hours at most, and needs a metric with an earlier value; alerts on metrics of log lines see the last 25 hours.
 resource "google_monitoring_alert_policy" "no_success" {
-  display_name          = "${var.name}: no job has ended well in ${var.days_without_success} days"
+  display_name          = "${var.name}: no successful job in ${var.days_without_success} days"
   combiner              = "OR"
   severity              = "CRITICAL"
   notification_channels = var.notification_channels
 
   conditions {
-    display_name = "No dataset published, and none found unchanged"
+    display_name = "No dataset was published or found unchanged"
     condition_prometheus_query_language {
       query                     = "(sum(max_over_time(dataflow_googleapis_com:job_user_counter{monitored_resource=\"dataflow_job\",job_name=\"${var.name}\",metric_name=~\"published|unchanged\"}[${var.days_without_success}d])) or vector(0)) <= 0"
       duration                  = "0s"
@@ -75,7 +75,7 @@ resource "google_monitoring_alert_policy" "no_success" {
 
   documentation {
     mime_type = "text/markdown"
-    content   = "No job of recordmill has published, or found that nothing has changed, for ${var.days_without_success} days; it is open from the beginning until the first does. See \"Monitoring\" in deploy/README.md."
+    content   = "No job of recordmill has published a dataset, or found it unchanged, for ${var.days_without_success} days. A new schedule has this alert until its first successful job. See \"Monitoring\" in deploy/README.md."
   }
 
   depends_on = [google_project_service.used]

@@ -1,4 +1,4 @@
-# The key of the customer, if there is one, is used by Google's own accounts for each service.
+# With a customer key: Google's own account of each service uses the key.
 data "google_project" "this" {
   count = var.kms_key == null ? 0 : 1
 

@@ -20,7 +20,7 @@ resource "google_service_account" "builder" {
   depends_on = [google_project_service.used]
 }
 
-# --- the worker: to be one, to pull its image, to read the input, to write the rest
+# --- the worker: the role of a Dataflow worker; pulls its image, reads the input, writes the output
 
 resource "google_project_iam_member" "worker" {
   project = var.project
@@ -54,7 +54,7 @@ resource "google_storage_bucket_iam_member" "worker_writes" {
   member = google_service_account.worker.member
 }
 
-# --- who starts jobs, the scheduler and people: to make a job, to read its template, to act as the worker
+# --- starters of jobs, the scheduler and people: create a job, read its template, act as the worker
 
 locals {
   starters = merge(
@@ -79,7 +79,7 @@ resource "google_storage_bucket_iam_member" "starter" {
   member = each.value
 }
 
-# Without it every launch is refused: a job runs as the worker, and its starter must be allowed to be that.
+# Every launch needs it: a job runs as the worker, and its starter must have the right to act as the worker.
 resource "google_service_account_iam_member" "starter_acts_as_worker" {
   for_each = local.starters
 
@@ -88,7 +88,7 @@ resource "google_service_account_iam_member" "starter_acts_as_worker" {
   member             = each.value
 }
 
-# --- the builder: to read the uploaded source, to push, to log; people who build: to start a build as it
+# --- the builder: reads the uploaded source, pushes, logs; people who build: start a build as the builder
 
 resource "google_project_iam_member" "builder_logs" {
   project = var.project
@@ -118,7 +118,7 @@ resource "google_project_iam_member" "publisher" {
   depends_on = [google_project_service.used]
 }
 
-# gcloud uploads the source on the project's quota, and only after a look at the bucket itself.
+# gcloud uploads the source with the quota of the project, after it has read the metadata of the bucket.
 resource "google_project_iam_member" "publisher_uses_quota" {
   for_each = var.publishers
 
@@ -136,7 +136,7 @@ resource "google_storage_bucket_iam_member" "publisher_sees_bucket" {
   member = each.key
 }
 
-# To upload the source, and the template of make template.
+# Uploads the source, and the template of make template.
 resource "google_storage_bucket_iam_member" "publisher" {
   for_each = var.publishers
 

@@ -1,4 +1,4 @@
-# What a launch is made of, and nothing that needs the provider: it can be evaluated by itself.
+# The launch request. Nothing here needs the provider, so that it can be evaluated alone.
 locals {
   metadata     = jsondecode(file("${path.module}/../metadata.json"))
   input_bucket = regex("^gs://([^/]+)", var.input)[0]
@@ -8,7 +8,7 @@ locals {
     worker   = "${var.name}-worker@${var.project}.iam.gserviceaccount.com"
   }
 
-  # Where jobs run, and as whom; also the defaults of a launch by hand.
+  # Region and account of jobs; also the defaults of a manual launch.
   environment = { for name, value in {
     serviceAccountEmail = local.names.worker
     tempLocation        = "gs://${local.names.work}/temp"
@@ -26,11 +26,11 @@ locals {
     metadata           = local.metadata
     defaultEnvironment = local.environment
   }
-  # Apart from what make template writes beside it.
+  # Not the object that make template writes to the same folder.
   template_object = "templates/${var.name}-scheduled.json"
 
-  # A version beside those before it, or the dataset replaced once the new one is whole. --writer=shards goes on with
-  # what a failed job finished, and makes the same bytes of the same input.
+  # A new version, or a complete new dataset that replaces the previous one. --writer=shards reuses the finished shards
+  # of a failed job, and writes the same bytes from the same input.
   publication = { for name, value in {
     dataset_version = var.versions ? "auto" : null
     keep_versions   = var.versions ? var.keep_versions : null
@@ -51,7 +51,7 @@ locals {
 
   launch = {
     launchParameter = {
-      # Always the same name: Dataflow refuses a second active job of it, so runs never overlap.
+      # Always the same name: Dataflow refuses a second active job with it, so runs never overlap.
       jobName              = var.name
       containerSpecGcsPath = "gs://${local.names.work}/${local.template_object}"
       parameters           = local.parameters

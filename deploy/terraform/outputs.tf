@@ -1,5 +1,5 @@
 output "repository" {
-  description = "Where images are pushed: IMAGE=<this>/recordmill:TAG of make image."
+  description = "Repository of images: IMAGE=<this>/recordmill:TAG of make image."
   value       = "${var.region}-docker.pkg.dev/${var.project}/${google_artifact_registry_repository.images.repository_id}"
 }
 
@@ -19,7 +19,7 @@ output "worker" {
 }
 
 output "dataset" {
-  description = "Where the scheduled job publishes: what load_dataset is given, which follows latest.json."
+  description = "Output of the scheduled job. load_dataset reads it, and follows latest.json."
   value       = "gs://${google_storage_bucket.datasets.name}/${var.output_folder}"
 }
 

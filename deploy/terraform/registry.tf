@@ -1,11 +1,11 @@
 resource "google_artifact_registry_repository" "images" {
   location      = var.region
   repository_id = var.name
-  description   = "Images of recordmill: launcher and workers in one."
+  description   = "Images of recordmill, for launcher and workers."
   format        = "DOCKER"
   kms_key_name  = var.kms_key
 
-  # A template in use names one of the newest.
+  # Templates in use name recent images.
   cleanup_policies {
     id     = "keep-newest"
     action = "KEEP"

@@ -11,13 +11,13 @@ resource "google_cloud_scheduler_job" "convert" {
   count = var.image == null ? 0 : 1
 
   name        = var.name
-  description = "Starts a job of recordmill, unless the last one is still at work."
+  description = "Starts a job of recordmill, unless the previous one is still running."
   region      = var.region
   schedule    = var.schedule
   time_zone   = var.time_zone
   paused      = var.paused
 
-  # No retry_config: a launch that was refused because a job is active is not tried again, the next one comes by schedule.
+  # No retry_config: a launch that is refused because a job is active is not repeated; the next one is on schedule.
   http_target {
     http_method = "POST"
     uri         = "https://dataflow.googleapis.com/v1b3/projects/${var.project}/locations/${var.region}/flexTemplates:launch"
@@ -33,7 +33,7 @@ resource "google_cloud_scheduler_job" "convert" {
   lifecycle {
     precondition {
       condition     = length(local.unknown_parameters) == 0
-      error_message = "parameters: ${join(", ", local.unknown_parameters)} are none of deploy/metadata.json."
+      error_message = "parameters: ${join(", ", local.unknown_parameters)} are not in deploy/metadata.json."
     }
   }
 

@@ -1,16 +1,16 @@
-# What jobs, builds and the template need to be started: nothing here is worth keeping but templates/.
+# Files that jobs, builds and the template need to start. Only templates/ must be kept.
 resource "google_storage_bucket" "work" {
   name                        = local.names.work
   location                    = var.region
   uniform_bucket_level_access = true
   public_access_prevention    = "enforced"
 
-  # Temporary files would be paid for as long again after their deletion.
+  # Otherwise temporary files would be stored, and paid for, after their deletion.
   soft_delete_policy {
     retention_duration_seconds = 0
   }
 
-  # Longer than any job runs: Dataflow reads its staged files to the end.
+  # Longer than any job: Dataflow reads its staged files until the job ends.
   lifecycle_rule {
     condition {
       age            = 14
@@ -37,7 +37,7 @@ resource "google_storage_bucket" "datasets" {
   uniform_bucket_level_access = true
   public_access_prevention    = "enforced"
 
-  # Uploads that a worker did not end.
+  # Uploads that a worker did not finish.
   lifecycle_rule {
     condition {
       age = 7

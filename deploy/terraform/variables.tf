@@ -1,5 +1,5 @@
 variable "project" {
-  description = "Project in which everything is made and the jobs run."
+  description = "Project of all resources and jobs."
   type        = string
 }
 
@@ -14,19 +14,19 @@ variable "region" {
 }
 
 variable "name" {
-  description = "Name of what is made here, and of the job: Dataflow runs one active job of a name in a region."
+  description = "Name of the resources and of the job. Dataflow runs one active job of a name in a region."
   type        = string
   default     = "recordmill"
 
   validation {
-    # Service accounts have the shortest names: 30 characters, of which "-scheduler" takes ten.
+    # Service accounts have the shortest names: 30 characters, and "-scheduler" has ten.
     condition     = can(regex("^[a-z]([-a-z0-9]{0,18}[a-z0-9])?$", var.name))
     error_message = "At most 20 of a-z, 0-9 and -, beginning with a letter and not ending with -."
   }
 }
 
 variable "image" {
-  description = "Image of deploy/Dockerfile, with a tag or digest; null makes all but the template and its schedule."
+  description = "Image of deploy/Dockerfile, with a tag or digest; null: no template and no schedule."
   type        = string
   default     = null
 
@@ -37,7 +37,7 @@ variable "image" {
 }
 
 variable "input" {
-  description = "What the scheduled job reads: gs://BUCKET/PATH. Workers get the right to read the bucket."
+  description = "Input of the scheduled job: gs://BUCKET/PATH. Workers get the right to read the bucket."
   type        = string
 
   validation {
@@ -47,13 +47,13 @@ variable "input" {
 }
 
 variable "read_buckets" {
-  description = "Names of further buckets that workers may read: of annotations, image roots and label files."
+  description = "Names of further buckets that workers may read, such as those of annotations, image roots and label files."
   type        = set(string)
   default     = []
 }
 
 variable "output_folder" {
-  description = "Folder of the dataset, with all its versions, in the bucket for datasets that is made here; its name is the dataset's."
+  description = "Folder of the dataset and all its versions, in the bucket for datasets. Its name is the name of the dataset."
   type        = string
   default     = "dataset"
 
@@ -70,33 +70,33 @@ variable "parameters" {
 
   validation {
     condition     = length(setintersection(keys(var.parameters), ["dataset_version", "keep_versions", "overwrite"])) == 0
-    error_message = "The variables versions and keep_versions decide about dataset_version, keep_versions and overwrite."
+    error_message = "Set the variables versions and keep_versions instead of dataset_version, keep_versions and overwrite."
   }
   validation {
     condition     = !var.versions || lookup(var.parameters, "writer", "shards") != "beam"
-    error_message = "With versions, writer is shards: what has not changed is taken over from shards that are the same each time."
+    error_message = "With versions, writer is shards: only these shards are the same each time, so that unchanged records can be reused."
   }
 }
 
 variable "versions" {
-  description = "Publish a version wherever something has changed, beside those before it, from the last of which the rest is taken over; false: replace the dataset in each run."
+  description = "Publish a new version if something has changed; it reuses unchanged records of the latest version. false: replace the dataset in each run."
   type        = bool
   default     = true
 }
 
 variable "keep_versions" {
-  description = "Versions that are left, the oldest being removed, never the one that latest.json names; null: all."
+  description = "Number of versions to keep. Older versions are removed, but never the one that latest.json names. null: keep all."
   type        = number
   default     = 3
 
   validation {
     condition     = var.keep_versions == null ? true : var.keep_versions >= 1 && floor(var.keep_versions) == var.keep_versions
-    error_message = "A whole number from 1, or null."
+    error_message = "An integer from 1, or null."
   }
 }
 
 variable "schedule" {
-  description = "When a job is started, in cron's notation."
+  description = "Start times of jobs, in cron's notation."
   type        = string
   default     = "0 3 * * *"
 }
@@ -114,7 +114,7 @@ variable "paused" {
 }
 
 variable "max_workers" {
-  description = "Most workers of a job; bounds its cost and the quota that it needs."
+  description = "Maximum number of workers of a job; limits its cost and the quota that it needs."
   type        = number
   default     = 20
 
@@ -125,13 +125,13 @@ variable "max_workers" {
 }
 
 variable "machine_type" {
-  description = "Machine of a worker; null leaves it to recordmill."
+  description = "Machine type of a worker; null: the default of recordmill."
   type        = string
   default     = null
 }
 
 variable "subnetwork" {
-  description = "regions/REGION/subnetworks/NAME, or its full address: workers then have no public addresses, and the subnetwork needs Private Google Access. null: the project's default network, with public addresses."
+  description = "regions/REGION/subnetworks/NAME, or its full address. Workers then have no public addresses, and the subnetwork needs Private Google Access. null: the default network of the project, with public addresses."
   type        = string
   default     = null
 
@@ -142,7 +142,7 @@ variable "subnetwork" {
 }
 
 variable "kms_key" {
-  description = "projects/P/locations/L/keyRings/R/cryptoKeys/K that encrypts buckets, images and the jobs' state; null: Google's keys. Its location is the region."
+  description = "projects/P/locations/L/keyRings/R/cryptoKeys/K: the key that encrypts buckets, images and the state of jobs. Its location is the region. null: Google's keys."
   type        = string
   default     = null
 
@@ -165,18 +165,18 @@ variable "publishers" {
 }
 
 variable "notification_channels" {
-  description = "Cloud Monitoring channels that are told of alerts: projects/P/notificationChannels/ID."
+  description = "Cloud Monitoring channels for alerts: projects/P/notificationChannels/ID."
   type        = list(string)
   default     = []
 }
 
 variable "days_without_success" {
-  description = "Days without a job that has ended well, published or unchanged, after which there is an alert; more than the schedule's longest gap."
+  description = "Days without a successful job (published or unchanged) before an alert; more than the longest gap of the schedule."
   type        = number
   default     = 2
 
   validation {
     condition     = var.days_without_success >= 1 && var.days_without_success <= 30 && floor(var.days_without_success) == var.days_without_success
-    error_message = "From 1 to 30 whole days."
+    error_message = "An integer from 1 to 30."
   }
 }

@@ -1,4 +1,4 @@
-"""The command line of `convert`: flags that become one frozen, checked configuration."""
+"""The flags of `convert`, and their checked options."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recordmill.pipelines.options.dataflow import DATAFLOW_RUNNER
@@ -49,7 +49,7 @@ from recordmill.transforms.storage.versions import (
 @declares_flags("input and output")
 @dataclasses.dataclass(frozen=True)
 class Output:
-    """Where the dataset goes."""
+    """The output folder."""
 
     output: str | None = flag(
         None,
@@ -64,12 +64,12 @@ class Output:
 @declares_flags("running")
 @dataclasses.dataclass(frozen=True)
 class Running:
-    """What becomes of the job."""
+    """The end of the job."""
 
-    plan: bool = flag(False, "print what would be written, and on Dataflow what it costs; write nothing")
+    plan: bool = flag(False, "print the plan of the dataset, and its cost on Dataflow; write nothing")
     is_async: bool = flag(
         False,
-        "with DataflowRunner: return once the job is submitted; otherwise it is followed to its end",
+        "with DataflowRunner: return after the job is submitted, instead of following it to its end",
         name="async",
     )
 
@@ -89,41 +89,22 @@ CONVERT = Command(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConvertOptions(JobOptions):
-    """A checked call of `convert`.
-
-    Attributes:
-        source: what to read; its kind is detected.
-        source_reason: why it is of that kind.
-        output: folder of the dataset, or of all its versions.
-        working: folder that the job works in: that of the dataset, or what becomes the version's.
-        published: folder that readers will see: that of the dataset, or of the version.
-        dataset: what to make of it, but for what the runner decides.
-        plan: print the plan and write nothing.
-    """
+    """A checked call of `convert`."""
 
     source: SourceConfig
     source_reason: str
-    output: str
-    working: str
-    published: str
+    output: str  # folder of the dataset, or of all its versions
+    working: str  # folder that the job writes: that of the dataset, or the staging folder of a version
+    published: str  # folder that readers will see: that of the dataset, or of the version
     dataset: DatasetConfig
     plan: bool
 
 
-def parse_convert(
-    argv: Sequence[str], prog: str, set_up: Callable[[], None] = lambda: None
-) -> ConvertOptions:
-    """The options of a call; exits with status 2 and one clear line where the call is wrong.
-
-    Args:
-        argv: the flags.
-        prog: name of the program, for messages.
-        set_up: called between parsing the flags, with which --help ends, and looking at what they name.
-    """
+def parse_convert(argv: Sequence[str], prog: str) -> ConvertOptions:
+    """The options of a call; exits with status 2 and one clear line if the call is wrong."""
     parser = CONVERT.parser(prog)
     args, others = parser.parse_known_args(argv)
-    set_up()
-    with parser.reporting():
+    with parser.checking():
         return _checked(parser, args, others)
 
 
@@ -151,8 +132,8 @@ def _checked_output(parser: Parser, args: argparse.Namespace) -> str:
     check_given(parser, args)
     if vars(args)["async"] and args.runner != DATAFLOW_RUNNER:
         raise ValueError(
-            f"--async leaves the job to --runner={DATAFLOW_RUNNER}; --runner is {args.runner!r}, and its "
-            "job ends with this call"
+            f"--async needs --runner={DATAFLOW_RUNNER}; --runner is {args.runner!r}, whose job ends with "
+            "this call"
         )
     return str(args.output)
 
@@ -160,16 +141,7 @@ def _checked_output(parser: Parser, args: argparse.Namespace) -> str:
 def _dataset_config(
     args: argparse.Namespace, source: SourceConfig, beam_flags: Mapping[str, Any]
 ) -> DatasetConfig:
-    """The configuration that the flags ask for.
-
-    Args:
-        args: our flags.
-        source: that they name, its kind detected.
-        beam_flags: Beam's flags, by name.
-
-    Raises:
-        ValueError: they contradict each other, or one has a value that it cannot have.
-    """
+    """The configuration of the dataset; raises ValueError if flags contradict each other or are wrong."""
     ways = [name for name in ("num_shards", "shard_size", "reader_hosts") if name in args.given]
     if len(ways) > 1:
         raise ValueError(f"--{ways[0]} and --{ways[1]} both decide the number of shards; give one of them")
@@ -178,8 +150,8 @@ def _dataset_config(
     writer = _writer(args, bool(ways and ways != ["num_shards"]))
     if writer == "beam" and "[" in args.output:
         raise ValueError(
-            f"--output is {args.output!r}, where Beam's own writer takes [ for the start of a pattern; "
-            "give another folder, or --writer=shards"
+            f"--output is {args.output!r}, in which [ begins a pattern for Beam's own writer; give another "
+            "folder, or --writer=shards"
         )
     return from_flags(
         DatasetConfig,
@@ -199,25 +171,17 @@ def _dataset_config(
 
 
 def _image_policy(args: argparse.Namespace) -> ImagePolicy:
-    """The policy that the flags ask for.
-
-    Raises:
-        ValueError: one has a value that it cannot have, contradicts another, or has no effect.
-    """
+    """The image policy; raises ValueError if a flag is wrong, contradicts another or has no effect."""
     image_format = args.image_format
     if "image_format" not in args.given and args.schema == "plain":
-        image_format = "raw"  # its image_raw is pixels, in the tutorials that made the name
+        image_format = "raw"  # in the tutorials that introduced the name image_raw, it is pixels
     policy = from_flags(ImagePolicy, args, image_format=image_format)
     policy.check_effects(args.given)
     return policy
 
 
 def _output_folders(args: argparse.Namespace) -> tuple[str, str]:
-    """The folder that the job works in, and the folder that readers will see.
-
-    Raises:
-        ValueError: one of them cannot hold the dataset.
-    """
+    """`working` and `published`; raises ValueError if one of them cannot hold the dataset."""
     check_path(args.output)
     if args.dataset_version is None:
         try:
@@ -235,7 +199,7 @@ def _output_folders(args: argparse.Namespace) -> tuple[str, str]:
     check_home(args.output)
     version = version_to_write(absolute(args.output), args.dataset_version)
     working = staging_folder(args.output, version)
-    # A complete version that was not moved into place yet is moved by this job.
+    # This job publishes a complete version that an earlier job did not publish.
     if not exists(os.path.join(working, MANIFEST)):
         check_output(working)
     return working, version_folder(args.output, version)
@@ -249,12 +213,12 @@ def _has_versions(output: str) -> bool:
 
 
 def schema_of(asked: str, source: SourceConfig) -> str:
-    """The schema of a call: `auto` becomes the schemas of the source, if that determines any."""
+    """The schema of a call; `auto` becomes the schemas that the source determines, if any."""
     return asked if asked != "auto" else ",".join(source_of(source).schemas(source)) or "auto"
 
 
 def _writer(args: argparse.Namespace, sized: bool) -> str:
-    """The writer; --writer=auto is WriteToTFRecord if the shuffle is on disk and no flag excludes it."""
+    """The writer; --writer=auto is WriteToTFRecord if the runner shuffles on disk and no flag excludes it."""
     if args.writer != "auto":
         return str(args.writer)
     if args.dataset_version is not None:
@@ -264,11 +228,7 @@ def _writer(args: argparse.Namespace, sized: bool) -> str:
 
 
 def _split_names(args: argparse.Namespace, source: SourceConfig) -> tuple[str, ...]:
-    """Every split that a record may fall into, for --writer=beam.
-
-    Raises:
-        ValueError: only the rows of the input name them.
-    """
+    """All possible splits, for --writer=beam; raises ValueError if only the rows of the input name them."""
     if args.splits:
         return tuple(args.splits)
     if isinstance(args.num_shards, dict):
@@ -276,7 +236,7 @@ def _split_names(args: argparse.Namespace, source: SourceConfig) -> tuple[str, .
     names = source_of(source).split_names(source)
     if names is None:
         raise ValueError(
-            "--writer is 'beam', which needs the names of the splits beforehand, and they are in the rows "
+            "--writer is 'beam', which needs the names of the splits in advance, and they are in the rows "
             "of the input: name them with --num_shards NAME=N,…, make others with --splits, or use "
             "--writer=shards"
         )
@@ -284,7 +244,7 @@ def _split_names(args: argparse.Namespace, source: SourceConfig) -> tuple[str, .
 
 
 def _expected_splits(args: argparse.Namespace, source: SourceConfig) -> tuple[str, ...]:
-    """The splits of the layout, unless flags may leave one empty."""
+    """The splits of the layout; none if flags may leave one of them empty."""
     if args.splits or args.include or args.exclude or args.limit:
         return ()
     return source_of(source).split_names(source) or ()

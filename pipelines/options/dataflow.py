@@ -1,4 +1,4 @@
-"""Flags of Dataflow: those that a call must give, and the defaults of the others. Imports no Beam."""
+"""Flags of Dataflow: required flags, and our defaults of others. Imports no Beam."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from recordmill.transforms.storage.files import check_folder
 
 DATAFLOW_RUNNER = "DataflowRunner"
 
-# Four cores and 16 GB: a machine's start, about two minutes with the installation of packages, is shared by
-# four writers, and eight images of 100 megapixels are decoded at the same time without running out of memory.
+# Four cores and 16 GB: four writers share the start of a machine, about two minutes with the installation of
+# packages, and the memory is enough to decode eight images of 100 megapixels at the same time.
 MACHINE_TYPE = "e2-standard-4"
-# Dataflow starts one process of Python a core, each with twelve threads, and every thread that writes has a
-# writer process of its own. Two of them keep a core busy: one waits for the bucket while the other is in a
-# codec. Twelve would be 48 writers on four cores, which share the codecs' time and multiply the memory.
+# Dataflow starts one Python process for each core, each with twelve threads, and every thread that writes has
+# its own writer process. Two of them keep a core busy: one waits for the bucket while the other runs a codec.
+# Twelve would be 48 writers on four cores, with no more speed and many times the memory.
 HARNESS_THREADS = 2
-# Dataflow's own bound is a thousand machines. Ten are 40 cores; more is a decision about money and quota.
+# Dataflow's own limit is a thousand machines. Ten are 40 cores; more is a decision about money and quota.
 MAX_WORKERS = 10
-# Dataflow's 25 GB are mostly taken by its own images and logs. A writer holds its unfinished shard twice
+# Dataflow's own images and logs fill most of its default of 25 GB. A writer needs twice the size of its shard
 # while it joins the parts: eight writers with shards of 1 GB.
 DISK_GB = 50
 
@@ -39,23 +39,22 @@ Flags = Mapping[str, Any]
 
 
 def dataflow_args(flags: Flags, output: str) -> list[str]:
-    """The flags of Beam that a call of Dataflow lacks, with their values.
-
-    Args:
-        flags: of the call.
-        output: folder of the dataset: the job is named for it.
+    """The flags of Beam to add to a call of Dataflow; the name of the job derives from `output`.
 
     Raises:
-        ValueError: one that only the caller can give is missing or wrong.
+        ValueError: a required flag is missing, or a flag has a wrong value.
     """
     _check(flags)
     _check_apart(flags, output)
     added = {"job_name": job_name(output), **_machines(flags)}
-    return [f"--{name}={value}" for name, value in added.items() if not flags[name]] + _session(flags)
+    found = [f"--{name}={value}" for name, value in added.items() if not flags[name]]
+    if flags["save_main_session"] is None:
+        found.append("--no_save_main_session")  # no worker needs our main module
+    return found
 
 
 def _check_apart(flags: Flags, output: str) -> None:
-    """Raises ValueError if Beam's files would lie in the folder of the dataset, which must be empty."""
+    """Raises ValueError if Beam would write to the folder of the dataset, which must be empty."""
     folder = output.rstrip("/")
     for name in _LOCATIONS:
         location = (flags[name] or "").rstrip("/")
@@ -78,10 +77,10 @@ def code_to_send(flags: Flags, setup_file: str | None) -> str | None:
 
     Args:
         flags: of the call.
-        setup_file: path of this program's setup.py; None if there is none.
+        setup_file: path of our setup.py; None if there is none.
 
     Raises:
-        ValueError: there is neither.
+        ValueError: neither exists.
     """
     given = flags["setup_file"]
     if given and not os.path.isfile(given):
@@ -92,36 +91,28 @@ def code_to_send(flags: Flags, setup_file: str | None) -> str | None:
     if setup_file is None:
         raise ValueError(
             f"--runner is {DATAFLOW_RUNNER!r}, whose workers need this program, and there is no "
-            "setup.py next to it: give --sdk_container_image, an image that holds it, or --extra_package, "
+            "setup.py next to it: give --sdk_container_image, an image with the program, or --extra_package, "
             "its wheel or source distribution"
         )
     return setup_file
 
 
 def worker_slots(flags: Flags) -> int:
-    """Cores of all workers that a job may have; 0 if unknown.
-
-    Args:
-        flags: of the call, with those of `dataflow_args`.
-    """
+    """Cores of all workers that a job may have; 0 if unknown. The flags include those of `dataflow_args`."""
     fixed = flags["autoscaling_algorithm"] == "NONE"
     workers = flags["num_workers"] if fixed else flags["max_num_workers"]
     return (workers or 0) * _cores(flags["machine_type"] or "")
 
 
 def job_name(output: str) -> str:
-    """The name of the job that writes `output`: always the same, because jobs of one name never overlap."""
+    """The name of the job that writes `output`, always the same: jobs of one name never overlap."""
     tail = _NOT_IN_A_NAME.sub("-", output.rstrip("/").rpartition("/")[2].lower())
     digest = hashlib.sha256(output.rstrip("/").encode("utf-8", "surrogateescape")).hexdigest()
     return "-".join(filter(None, ("recordmill", tail[:_NAME_CHARACTERS].strip("-"), digest[:8])))
 
 
 def check_paths(paths: Mapping[str, Sequence[str]]) -> None:
-    """Raises ValueError for a path that Dataflow's workers cannot see.
-
-    Args:
-        paths: by the flag, or `PATH`, that gives them.
-    """
+    """Raises ValueError for a path that Dataflow's workers cannot see; `paths` are by flag, or `PATH`."""
     for flag, given in paths.items():
         for path in given:
             if "://" not in path or path.startswith("file://"):
@@ -129,16 +120,6 @@ def check_paths(paths: Mapping[str, Sequence[str]]) -> None:
                     f"{flag} is {path!r}, on this machine, which the workers of --runner={DATAFLOW_RUNNER} "
                     "do not see; give a path in a bucket, gs://BUCKET/…"
                 )
-
-
-def job_link(project: str, region: str, job_id: str) -> str:
-    """The page of a job in the console."""
-    return f"https://console.cloud.google.com/dataflow/jobs/{region}/{job_id}?project={project}"
-
-
-def gcloud(command: str, project: str, region: str, job_id: str) -> str:
-    """The shell command about a job."""
-    return f"gcloud dataflow jobs {command} {job_id} --project={project} --region={region}"
 
 
 def _check(flags: Flags) -> None:
@@ -168,15 +149,10 @@ def _machines(flags: Flags) -> dict[str, object]:
         "disk_size_gb": DISK_GB,
     }
     if flags["autoscaling_algorithm"] != "NONE":
-        # A job lists on one machine and writes on many: a fixed number would idle, or be too few.
+        # A job lists on one machine and writes on many: a fixed number is too high or too low.
         added["autoscaling_algorithm"] = "THROUGHPUT_BASED"
         added["max_num_workers"] = max(MAX_WORKERS, flags["num_workers"] or 0)
     return added
-
-
-def _session(flags: Flags) -> list[str]:
-    """The flag that keeps Beam from pickling the main module, which no worker needs."""
-    return [] if flags["save_main_session"] is not None else ["--no_save_main_session"]
 
 
 def _cores(machine_type: str) -> int:

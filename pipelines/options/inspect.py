@@ -13,13 +13,13 @@ from recordmill.transforms.reading.inspected import SAMPLE_RECORDS
 @declares_flags("output")
 @dataclasses.dataclass(frozen=True)
 class Inspect:
-    """What is read, and what is shown of it."""
+    """The files to read, and the output."""
 
     path: str = path_of("a dataset, a folder of versions of which the latest is read, a folder of TFRecords")
     all: bool = flag(False, "read every record and verify every checksum, instead of a sample", "reading")
     sample: int = flag(
         SAMPLE_RECORDS,
-        "records that are read, evenly over the files",
+        "records to read, evenly over the files",
         "reading",
         at_least=1,
         metavar="N",
@@ -27,7 +27,7 @@ class Inspect:
     )
     records: int = flag(3, "first records shown", at_least=0, metavar="N")
     record: str | None = flag(
-        None, "show only this record, completely: its number over all files from 0, or FILE:N", metavar="N"
+        None, "show only this record, completely: its number over all files, from 0, or FILE:N", metavar="N"
     )
     images: str | None = flag(
         None, "write a contact sheet, with boxes and masks drawn", path="output", metavar="PNG"
@@ -39,7 +39,7 @@ class Inspect:
 
 INSPECT = Command(
     "inspect",
-    "Shows what is in TFRecords. The exit status is 1 where something is damaged.",
+    "Shows the contents of TFRecords. The exit status is 1 if something is damaged.",
     "",
     flags_of(Inspect),
 )

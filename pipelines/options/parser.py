@@ -20,13 +20,7 @@ _T = TypeVar("_T")
 
 
 class Parser(argparse.ArgumentParser):
-    """Parses and checks flags; exits with status 2 and one line if one is wrong.
-
-    Args:
-        prog: name of the program, for messages.
-        flags: that it takes.
-        more: arguments of ArgumentParser.
-    """
+    """Parses and checks flags; exits with status 2 and one line if one is wrong."""
 
     def __init__(self, prog: str, flags: Sequence[Flag] = (), **more: Any) -> None:
         super().__init__(prog=prog, allow_abbrev=False, **more)
@@ -43,7 +37,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """As argparse's; `given` names the flags of the call. A switch takes no flag or PATH as its value."""
+        """As argparse; `given` names the flags of the call. A flag or PATH is never the value of a switch."""
         given = list(sys.argv[1:] if args is None else args)
         has_positionals = any(not action.option_strings for action in self._actions)
         for index, (argument, after) in enumerate(zip(given[:-1], given[1:], strict=True)):
@@ -65,8 +59,11 @@ class Parser(argparse.ArgumentParser):
         return found, others
 
     @contextlib.contextmanager
-    def reporting(self) -> Iterator[None]:
-        """Ends the program where the block finds that the call is wrong."""
+    def checking(self) -> Iterator[None]:
+        """Prepares this process for inputs; ends it with one line if the block finds an error in the call."""
+        from recordmill.transforms.workers import own_process  # imports PIL, which --help does not need
+
+        own_process.set_up()
         try:
             yield
         except ValueError as error:
@@ -75,7 +72,6 @@ class Parser(argparse.ArgumentParser):
             self.error(f"{error.filename!r}: {error.strerror}")
 
     def error(self, message: str) -> NoReturn:
-        """One line to stderr."""
         fail(self, message)
 
 
@@ -86,7 +82,7 @@ def fail(parser: argparse.ArgumentParser, message: str) -> NoReturn:
 
 
 def _add(group: argparse._ActionsContainer, one: Flag) -> None:
-    """Adds a flag. What is not given is not in the namespace; `Parser` adds defaults."""
+    """Adds a flag. Flags that are not given are not in the namespace; `Parser` adds their defaults."""
     more: dict[str, Any] = {"help": help_text(one).replace("%", "%%"), "default": argparse.SUPPRESS}
     if one.positional:
         more["metavar"] = one.metavar
@@ -114,7 +110,6 @@ def help_text(one: Flag) -> str:
 
 
 def _converter(one: Flag) -> Callable[[str], Any]:
-    """The converter of the flag's text, for argparse."""
     parse = one.parse
     if one.is_switch:
         parse = boolean
@@ -138,27 +133,14 @@ def _converter(one: Flag) -> Callable[[str], Any]:
 
 
 def from_flags(cls: type[_T], args: argparse.Namespace, **others: Any) -> _T:
-    """A dataclass that declares flags, of a parsed call.
-
-    Args:
-        cls: of it.
-        args: that `Parser` has parsed.
-        others: fields whose values are not those of the flags.
-    """
+    """An instance of a dataclass that declares flags, from a parsed call; `others` override flags."""
     values = {one.field: getattr(args, one.name) for one in flags_of(cls) if one.name in vars(args)}
     return cls(**{**values, **others})
 
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """A command: its flags, and the text of its help.
-
-    Attributes:
-        name: of the command.
-        description: what it does.
-        epilog: how it ends.
-        declared: its flags, as their fields declare them.
-    """
+    """A command: its flags, as fields of dataclasses declare them, and the text of its help."""
 
     name: str
     description: str
@@ -167,9 +149,9 @@ class Command:
 
     @property
     def flags(self) -> tuple[Flag, ...]:
-        """Its flags as the command line has them, those that must be given first."""
+        """Its flags as on the command line, required flags first."""
         return tuple(sorted((one.of_commands() for one in self.declared), key=lambda one: not one.required))
 
     def parser(self, prog: str) -> Parser:
-        """Its parser; Beam's own flags are left over."""
+        """Its parser, which does not know the flags of Beam."""
         return Parser(prog, self.flags, description=self.description, epilog=self.epilog)

@@ -11,7 +11,7 @@ from recordmill.transforms.flags import REQUIRED, declares_flags, flag, flags_of
 
 
 def path_of(dataset: str) -> str:
-    """The field of PATH; `dataset` describes the folders that it may be."""
+    """The field of PATH; `dataset` describes the possible folders."""
     found: str = flag(
         REQUIRED,
         f"{dataset}, a TFRecord file, or a pattern such as 'out/train-*'; local or gs://",
@@ -24,7 +24,7 @@ def path_of(dataset: str) -> str:
 
 
 def check_output_file(flag: str, path: str, is_ours: Callable[[bytes], bool]) -> None:
-    """As `check_replaceable`; the file must also be in an existing folder that can be written."""
+    """As `check_replaceable`; the file must also be in an existing, writable folder."""
     from recordmill.transforms.storage.file_system import file_system
     from recordmill.transforms.storage.files import check_folder
 
@@ -36,15 +36,10 @@ def check_output_file(flag: str, path: str, is_ours: Callable[[bytes], bool]) ->
 
 
 def check_replaceable(flag: str, path: str, is_ours: Callable[[bytes], bool]) -> str:
-    """The full path of a file that a flag names, and that does not exist or may be replaced.
-
-    Args:
-        flag: its name, for messages.
-        path: as given.
-        is_ours: whether an existing file with these contents may be replaced.
+    """The full path of the file to write at `path`, the value of `flag`.
 
     Raises:
-        ValueError: something else exists; one line.
+        ValueError: a folder, or a file with contents that are not ours, exists; one line.
     """
     from recordmill.transforms.records import JobError
     from recordmill.transforms.storage.file_system import file_system
@@ -72,7 +67,7 @@ def check_replaceable(flag: str, path: str, is_ours: Callable[[bytes], bool]) ->
 @declares_flags("output")
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What is described, and where."""
+    """The dataset, and the page."""
 
     path: str = path_of("folder of a dataset, or of versions of which the latest is read")
     output: str | None = flag(
@@ -87,7 +82,7 @@ class Report:
 @declares_flags("output")
 @dataclasses.dataclass(frozen=True)
 class Schema:
-    """What is parsed, and how."""
+    """The dataset, and the form of the code."""
 
     path: str = path_of("a dataset, a folder of versions of which the latest is read, a folder of TFRecords")
     split: str | None = flag(None, "only this split", metavar="NAME", default_text="all")
@@ -101,7 +96,7 @@ class Schema:
 @declares_flags("output")
 @dataclasses.dataclass(frozen=True)
 class Formats:
-    """What is listed."""
+    """The sources."""
 
     source: str | None = flag(None, "only this source", positional=True, metavar="SOURCE", default_text="all")
     markdown: bool = flag(False, "print the sources as a table in Markdown")
@@ -109,14 +104,14 @@ class Formats:
 
 REPORT = Command(
     "report",
-    "Makes report.html: one page that shows what a dataset holds and fetches nothing.",
+    "Makes report.html: one page about the contents of a dataset. The page loads nothing from a network.",
     "exit status: 0 the page is written; 1 a file of the dataset could not be read, or the page not written; "
     "2 the call was wrong; 130 interrupted",
     flags_of(Report),
 )
 SCHEMA = Command(
     "schema",
-    "Prints the code that parses a dataset, in plain TensorFlow. Where there are boxes, the input readers "
+    "Prints the code that parses a dataset, in plain TensorFlow. If there are boxes, the input readers "
     "of the Object Detection API follow as a comment.",
     "",
     flags_of(Schema),

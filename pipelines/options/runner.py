@@ -1,4 +1,4 @@
-"""How a job runs: our flags about it, Beam's flags, and what the runner needs and can do."""
+"""How a job runs: our flags, Beam's flags, and the properties of each runner."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IN_MEMORY = "in_memory"
 _LISTING_PARTS = 256
 
 _RUNNERS = (*LOCAL_RUNNERS, DATAFLOW_RUNNER, "FlinkRunner", "PortableRunner", "SparkRunner")
-# Of a checkout; where only the package is installed, it does not exist.
+# Only a checkout has it.
 _SETUP_FILE = os.path.abspath(os.path.join(os.path.realpath(__file__), "../../../setup.py"))
 
 
@@ -40,7 +40,7 @@ def runner_name(text: str) -> str:
 @declares_flags("Beam's runner")
 @dataclasses.dataclass(frozen=True)
 class Runner:
-    """Flags of Beam that affect our own processes, so that they are read before Beam is imported."""
+    """Flags of Beam that affect our own processes. They are parsed before Beam is imported."""
 
     runner: str = flag(
         DIRECT_RUNNER, "where it runs; DirectRunner is this machine", parse=runner_name, metavar="NAME"
@@ -58,12 +58,12 @@ class Runner:
 @declares_flags("running")
 @dataclasses.dataclass(frozen=True)
 class Display:
-    """What a command prints while its job runs."""
+    """The output of a command while its job runs."""
 
     progress: str = flag(
         "auto", "auto: a bar on a terminal, lines elsewhere", values=("auto", "bar", "lines", "none")
     )
-    verbose: bool = flag(False, "log what Beam logs")
+    verbose: bool = flag(False, "print the log of Beam")
     quiet: bool = flag(False, "print nothing but errors; convert --plan still prints the plan")
 
     def __post_init__(self) -> None:
@@ -78,21 +78,18 @@ class Display:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobOptions(Display):
-    """The part of a checked call that determines how its job runs.
-
-    Attributes:
-        runner: Beam's runner, by name.
-        beam_args: Beam's flags, --runner among them.
-        setup_file: setup.py from which the workers install this program; None if they have it.
-        on_a_cluster: the job continues when this process ends.
-        is_async: return once Dataflow has the job.
-    """
+    """The part of a checked call that determines how its job runs."""
 
     runner: str
-    beam_args: tuple[str, ...]
-    setup_file: str | None
-    on_a_cluster: bool
-    is_async: bool = False
+    beam_args: tuple[str, ...]  # Beam's flags, --runner among them
+    setup_file: str | None  # setup.py from which the workers install this program; None if they have it
+    on_a_cluster: bool  # the job continues when this process ends
+    is_async: bool = False  # return once Dataflow has the job
+
+    @property
+    def listing_parts(self) -> int:
+        """In how many parts a large input is listed: one on one machine, because threads do not scale."""
+        return 1 if self.runner in LOCAL_RUNNERS else _LISTING_PARTS
 
 
 def job_options(
@@ -103,8 +100,8 @@ def job_options(
     Args:
         parser: of our flags.
         args: our flags.
-        others: Beam's flags, as they were given.
-        check: checks our flags, and returns the path that a job on Dataflow is named for.
+        others: Beam's flags, as given.
+        check: checks our flags, and returns the path from which the name of a Dataflow job derives.
 
     Raises:
         ValueError: a flag is unknown or missing, flags exclude each other, or this program cannot be sent
@@ -139,13 +136,13 @@ def job_options(
 
 
 def check_locations(options: JobOptions, flags: Mapping[str, Any]) -> None:
-    """Raises ValueError unless the buckets exist that a job on Dataflow needs."""
+    """Raises ValueError unless the buckets of a job on Dataflow exist."""
     if options.runner == DATAFLOW_RUNNER:
         dataflow.check_locations(flags)
 
 
 def _paths(parser: Parser, args: argparse.Namespace) -> dict[str, Sequence[str]]:
-    """The paths that workers read and write, by their flags; this process reads a label file."""
+    """The paths that workers read and write, by flag; only this process reads a label file."""
     found: dict[str, Sequence[str]] = {}
     for one in parser.flags:
         value = getattr(args, one.name)
@@ -155,7 +152,7 @@ def _paths(parser: Parser, args: argparse.Namespace) -> dict[str, Sequence[str]]
 
 
 def _direct_args(args: argparse.Namespace) -> list[str]:
-    """Those of our flags that Beam gets; not the number of our own processes."""
+    """Our flags that Beam gets too; not the number of our own processes."""
     flags = [f"--runner={args.runner}"]
     if args.direct_running_mode != IN_MEMORY:
         flags.append(f"--direct_running_mode={args.direct_running_mode}")
@@ -180,9 +177,9 @@ def beam_flags(parser: Parser, others: Sequence[str], runner: str) -> Mapping[st
 
 
 def without_path(parser: Parser, others: Sequence[str]) -> tuple[str | None, list[str]]:
-    """The first argument that is neither a flag of Beam's nor its value, or None; and the other arguments.
+    """The first argument that is neither a flag of Beam nor its value, or None; and the other arguments.
 
-    Beam's own parser separates values from other arguments, and is imported only if there may be a value.
+    Beam's own parser separates values from other arguments. It is imported only if there may be a value.
     """
     words = list(others)
     if len(words) > 1:
@@ -199,8 +196,6 @@ def _beam_parser(parser: Parser) -> argparse.ArgumentParser:
     from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
 
     class BeamParser(_BeamArgumentParser):
-        """Beam's flags, with our line about what is wrong."""
-
         def error(self, message: str) -> NoReturn:
             fail(self, message)
 
@@ -241,11 +236,6 @@ def is_on_a_cluster(runner: str, flags: Mapping[str, Any]) -> bool:
     return runner == "PortableRunner" and flags.get("job_endpoint") not in (None, "embed")
 
 
-def listing_parts(runner: str) -> int:
-    """How many parts a large input is listed in: one on one machine, because threads do not scale."""
-    return 1 if runner in LOCAL_RUNNERS else _LISTING_PARTS
-
-
 def _is_installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
@@ -254,7 +244,7 @@ def _is_installed(module: str) -> bool:
 
 
 def _own_setup_file() -> str | None:
-    """The setup.py of this program, if there is one; another program's may lie above installed packages."""
+    """Our setup.py, if it exists; the folder above installed packages may have that of another program."""
     try:
         with open(_SETUP_FILE, encoding="utf-8") as file:
             return _SETUP_FILE if 'name="recordmill"' in file.read() else None
@@ -263,21 +253,20 @@ def _own_setup_file() -> str | None:
 
 
 def worker_slots(runner: str, flags: Mapping[str, Any]) -> int:
-    """How many shards the runner's workers may write at a time; 0 if unknown."""
+    """How many shards the workers may write at the same time; 0 if unknown."""
     if runner == DATAFLOW_RUNNER:
         return dataflow.worker_slots(flags)
     return max(int(flags.get("parallelism", 0)), 0) if runner == "FlinkRunner" else 0
 
 
 def writer_processes(args: argparse.Namespace) -> int:
-    """Writer processes of our own: on one machine only."""
+    """The number of our own writer processes, which only one machine has."""
     if args.runner != DIRECT_RUNNER or args.direct_running_mode != IN_MEMORY:
         return 0
     return args.direct_num_workers or available_cores()
 
 
 def available_cores() -> int:
-    """Cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""The source that flags name."""
+"""The source, and the names of its labels, from flags."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ _OF_MASKS = ("segmentation", "plain")
 
 
 def chosen_source(args: argparse.Namespace) -> tuple[SourceConfig, str]:
-    """The source, with its kind and its folder as detected, and the reason for the kind.
+    """The source, with its detected kind and folder, and the reason for the kind.
 
     Raises:
         ValueError: no source reads the input, or flags contradict each other.
     """
-    from recordmill.transforms.sources.detection.detect import (
-        detect,  # imports all sources, which --help need not
-    )
+    # Imports all sources, which --help does not need.
+    from recordmill.transforms.sources.detection.detect import detect
 
     source = from_flags(SourceConfig, args, skip_dirs=(absolute(args.output),))
     check_apart(source.input, args.output)
@@ -38,24 +37,24 @@ def chosen_source(args: argparse.Namespace) -> tuple[SourceConfig, str]:
 
 
 def check_apart(source: str, output: str) -> None:
-    """Raises ValueError if output is the input, lies in it or contains it, or cannot be a folder."""
+    """Raises ValueError if output is the input, is in it, contains it, or cannot be a folder."""
     check_path(output)
     read, written = real_path(source), real_path(output)
     if read == written:
         raise ValueError(f"--output is {output!r}, which is --input; give another folder")
     if below(read, written) is not None:
         raise ValueError(
-            f"--output is {output!r}, which lies in --input, {source!r}; give a folder outside of it, "
+            f"--output is {output!r}, which is in --input, {source!r}; give a folder outside of it, "
             f"such as {shlex.quote(f'{read}-records')}"
         )
     if below(written, read) is not None:
         raise ValueError(
-            f"--output is {output!r}, in which --input, {source!r}, lies; give a folder that does not hold it"
+            f"--output is {output!r}, which contains --input, {source!r}; give a folder that does not"
         )
 
 
 def _with_masks(source: SourceConfig, args: argparse.Namespace) -> SourceConfig:
-    """The source, with masks if --schema names a schema that stores them, and no kind is named."""
+    """The source; with masks if --schema stores them and --include_annotations is not given."""
     wanted = getattr(args, "schema", "auto") in _OF_MASKS and "include_annotations" not in args.given
     if wanted and "masks" in source_of(source).description.annotations:
         return dataclasses.replace(source, include_annotations=("masks",))
@@ -63,7 +62,7 @@ def _with_masks(source: SourceConfig, args: argparse.Namespace) -> SourceConfig:
 
 
 def check_given(parser: Parser, args: argparse.Namespace) -> None:
-    """Raises ValueError where a required flag is not given, or another flag is given and empty."""
+    """Raises ValueError if a required flag is missing, or another flag is empty."""
     missing = [one.shown for one in parser.flags if one.required and getattr(args, one.name) is None]
     if missing:
         raise ValueError(f"{' and '.join(missing)} must be given")
@@ -86,11 +85,7 @@ class LabelFlags(TypedDict):
 
 
 def label_flags(args: argparse.Namespace) -> LabelFlags:
-    """The names in --label_file.
-
-    Raises:
-        ValueError: it cannot be read, or holds no names.
-    """
+    """The names in --label_file; raises ValueError if it cannot be read, or has no names."""
     path = args.label_file
     if path is None:
         return LabelFlags(label_names=None, label_classes=None, label_texts={})

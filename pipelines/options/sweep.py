@@ -1,4 +1,4 @@
-"""The command line of `sweep`: flags that become one frozen, checked configuration."""
+"""The flags of `sweep`, and their checked options."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ from recordmill.transforms.sweeping.settings import SweepConfig
 @declares_flags("running")
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-    """Where the sweep goes."""
+    """The output folder."""
 
     output: str | None = flag(
         None,
-        "folder of the sweep, local or gs://; new, empty, or with --overwrite one that holds a sweep",
+        "folder of the sweep, local or gs://; a new or empty folder, or with --overwrite one with a sweep",
         "input and output",
         required=True,
         path="output",
         metavar="FOLDER",
     )
-    overwrite: bool = flag(False, "replace the sweep that --output holds; other files stay")
+    overwrite: bool = flag(False, "replace the sweep in --output; other files stay")
 
 
 SWEEP = Command(
     "sweep",
-    "Measures what each image setting costs and saves: TFRecord bytes, speed and quality, of all images "
+    "Measures costs and savings of each image setting: TFRecord bytes, speed and quality, of all images "
     "or of a sample. Prints a table, and writes sweep.csv, sweep.json, a plot and sweep.html, which shows "
     "the worst images at every setting side by side. No dataset is written.",
     f"{PASSES} Exit status: 0 measured; 1 the job failed; 2 the call was wrong; 130 interrupted.",
@@ -61,35 +61,30 @@ SWEEP = Command(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SweepOptions(JobOptions):
-    """A checked call of `sweep`.
-
-    Attributes:
-        source: what to read; its kind is found out.
-        source_reason: why it is of that kind.
-        output: folder of the sweep.
-        scratch: folder in it for what has to be decompressed; None for one of this machine.
-        sweep: what is measured.
-        dataset: how records are built of images.
-    """
+    """A checked call of `sweep`."""
 
     source: SourceConfig
     source_reason: str
     output: str
-    scratch: str | None
+    scratch: str | None  # folder in it for decompressed files; None for a folder of this machine
     sweep: SweepConfig
     dataset: DatasetConfig
 
 
 def parse_sweep(argv: Sequence[str], prog: str) -> SweepOptions:
-    """The options of a call; exits with status 2 and one clear line where the call is wrong."""
+    """The options of a call; exits with status 2 and one clear line if the call is wrong."""
     parser = SWEEP.parser(prog)
     args, others = parser.parse_known_args(argv)
-    with parser.reporting():
+    with parser.checking():
         return _checked(parser, args, others)
 
 
 def _checked(parser: Parser, args: argparse.Namespace, others: Sequence[str]) -> SweepOptions:
-    job, flags = job_options(parser, args, others, lambda: _checked_output(parser, args))
+    def check_output() -> str:
+        check_given(parser, args)
+        return str(args.output)
+
+    job, flags = job_options(parser, args, others, check_output)
     sweep = from_flags(SweepConfig, args)
     with cached_listings():
         source, reason = chosen_source(args)
@@ -101,7 +96,7 @@ def _checked(parser: Parser, args: argparse.Namespace, others: Sequence[str]) ->
         source=source,
         source_reason=reason,
         output=args.output,
-        # Workers of other machines share nothing but the output.
+        # The output is the only folder that workers on other machines share.
         scratch=None if args.runner == DIRECT_RUNNER else scratch_of(args.output, uuid.uuid4().hex),
         sweep=sweep,
         dataset=dataset,
@@ -109,13 +104,8 @@ def _checked(parser: Parser, args: argparse.Namespace, others: Sequence[str]) ->
     )
 
 
-def _checked_output(parser: Parser, args: argparse.Namespace) -> str:
-    check_given(parser, args)
-    return str(args.output)
-
-
 def _dataset(args: argparse.Namespace, source: SourceConfig) -> DatasetConfig:
-    """The records that `convert` would make, but for their images."""
+    """The configuration of `convert`, without a policy for images."""
     return DatasetConfig(
         schema=schema_of("auto", source),
         **label_flags(args),

@@ -1,4 +1,4 @@
-"""The command line of `verify`: flags that become one frozen, checked configuration."""
+"""The flags of `verify`, and their checked options."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from recordmill.transforms.storage.paths import absolute, expanded
 @declares_flags("source")
 @dataclasses.dataclass(frozen=True)
 class Verify:
-    """What is verified, and against what."""
+    """The dataset, and the source to compare it with."""
 
     path: str = flag(
         REQUIRED,
@@ -50,13 +50,13 @@ class Verify:
     )
     input: str | None = flag(
         None,
-        "compare every record with its source, which lies here now; it is listed as the manifest describes",
+        "compare every record with its source, now at this path; it is listed as the manifest describes",
         path="input",
         metavar="PATH",
     )
     annotations: tuple[str, ...] = flag(
         (),
-        "with --input: the present path of its annotations",
+        "with --input: the current path of its annotations",
         path="file",
         metavar="FILE",
         default_text="their paths in the manifest",
@@ -83,40 +83,31 @@ VERIFY = Command(
     "Reads TFRecords back completely: compares checksums, counts and digests with the manifest, decodes "
     "every image, and checks every label, box and mask. A dataset that recordmill did not write is "
     "verified as far as possible.",
-    f"{PASSES} Exit status: 0 nothing is wrong; 1 something is, or the job failed; 2 the call was wrong; "
-    "130 interrupted.",
+    f"{PASSES} Exit status: 0 no fault; 1 a fault, or the job failed; 2 the call was wrong; 130 interrupted.",
     tuple(one for cls in (Verify, Display, Runner) for one in flags_of(cls)),
 )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VerifyOptions(JobOptions):
-    """A checked call of `verify`.
-
-    Attributes:
-        path: of the dataset or files.
-        report: path of the report; None to print it only.
-        source: with which the records are compared; None for the dataset alone.
-        dataset: its configuration, if there is a source.
-        workers: processes of this machine; 0 for the runner's own workers.
-    """
+    """A checked call of `verify`."""
 
     path: str
-    report: str | None
-    source: SourceConfig | None
+    report: str | None  # path of the report; None to print it only
+    source: SourceConfig | None  # to compare the records with; None for no comparison
     dataset: DatasetConfig | None
-    workers: int
+    workers: int  # processes of this machine; 0 for the workers of the runner
 
 
 def parse_verify(argv: Sequence[str], prog: str) -> VerifyOptions:
-    """The options of a call; exits with status 2 and one clear line where the call is wrong."""
+    """The options of a call; exits with status 2 and one clear line if the call is wrong."""
     parser = VERIFY.parser(prog)
-    args = parser.parse_known_args(argv)[0]  # which may take the value of a flag of Beam's for PATH
+    args = parser.parse_known_args(argv)[0]  # its PATH may be the value of a flag of Beam
     flags = Parser(prog, [one for one in VERIFY.flags if not one.positional])
     path, others = without_path(flags, flags.parse_known_args(argv)[1])
     if path is None:
         parser.error("PATH is not given: the folder of a dataset, a TFRecord file, or a pattern")
-    with parser.reporting():
+    with parser.checking():
         args.path = expanded(path)
         return _checked(parser, args, others)
 
@@ -143,20 +134,20 @@ def _checked(parser: Parser, args: argparse.Namespace, others: Sequence[str]) ->
 
 
 def _checked_flags(parser: Parser, args: argparse.Namespace) -> str:
-    """Checks flags against each other; the path that a job on Dataflow is named for."""
+    """Checks flags against each other; returns the path from which the name of a Dataflow job derives."""
     check_given(parser, args)
     if args.input is None and (args.annotations or args.image_root):
         raise ValueError("--annotations and --image_root belong to --input, which is not given")
     if args.runner not in LOCAL_RUNNERS and args.report is None:
         raise ValueError(
-            f"--report must be given where --runner is {args.runner!r}: its workers write it, and this "
-            "process reads their findings from it"
+            f"--report must be given if --runner is {args.runner!r}: its workers write their findings to it, "
+            "and this process reads them"
         )
     return f"{args.path.rstrip('/')}/verify"
 
 
 def _source(args: argparse.Namespace, path: str) -> tuple[SourceConfig, DatasetConfig]:
-    """The source of the dataset at `path`, where it lies now, and the configuration of the dataset."""
+    """The source of the dataset at `path`, at its current paths, and the configuration of the dataset."""
     found = find_dataset(path)
     if found.manifest is None or not found.is_whole:
         raise ValueError(
@@ -177,16 +168,16 @@ def _source(args: argparse.Namespace, path: str) -> tuple[SourceConfig, DatasetC
         skip_dirs=(absolute(args.path),),
     )
     if absolute(source.input) != converted.input:
-        # Like `convert`, this takes a folder around the dataset.
+        # As for `convert`, the folder may be a parent of the dataset.
         source = dataclasses.replace(source, input=detect(source).input)
     return source, config_of(found.manifest, source)
 
 
 def _checked_path(path: str) -> str:
-    """The path that is verified; the latest of versions, because another job may publish one meanwhile.
+    """The path to verify; of versions, the latest at this time. The job reports a damaged manifest.
 
     Raises:
-        ValueError: there is nothing to verify; the job reports a damaged manifest.
+        ValueError: there is nothing to verify.
     """
     location = absolute(path)
     try:

@@ -1,4 +1,4 @@
-"""Imports Beam; for a job on this machine, without the parts that such a job does not use."""
+"""Imports Beam; for a job on this machine, without unused parts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 
-# `import apache_beam` works without them. Beam then lacks what they offer, for as long as the process lives.
+# `import apache_beam` works without them. Their features are then missing until the process ends.
 _UNUSED = frozenset(
     {
         "apache_beam.io.aws.s3filesystem",
@@ -37,17 +37,13 @@ _has_one_job = False
 
 
 def run_one_job() -> None:
-    """This process is that of the command: it runs one job, and nobody else uses Beam in it."""
+    """This process belongs to the command: it runs one job, and nothing else in it uses Beam."""
     global _has_one_job
     _has_one_job = True
 
 
 def import_beam(needs_cloud: bool) -> None:
-    """Imports Beam, if that has not been done.
-
-    Args:
-        needs_cloud: the job runs elsewhere, or Beam itself reads or writes `gs://`.
-    """
+    """Imports Beam; `needs_cloud` if the job runs elsewhere, or Beam itself reads or writes `gs://`."""
     if "apache_beam" not in sys.modules:
         with _without_unused() if _has_one_job and not needs_cloud else contextlib.nullcontext():
             import apache_beam  # noqa: F401
@@ -57,7 +53,7 @@ def import_beam(needs_cloud: bool) -> None:
 def _without_unused() -> Iterator[None]:
     finder, disabled = _Missing(), logging.root.manager.disable
     sys.meta_path.insert(0, finder)
-    logging.disable(logging.WARNING)  # Beam warns of what is missing
+    logging.disable(logging.WARNING)  # Beam warns of missing parts
     try:
         yield
     finally:

@@ -6,9 +6,10 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from recordmill.pipelines.options.runner import DIRECT_RUNNER
+from recordmill.pipelines.options.runner import DIRECT_RUNNER, JobOptions
+from recordmill.pipelines.running import interruption
 from recordmill.transforms import internal_errors
 from recordmill.transforms.flags import as_flags
 from recordmill.transforms.records import JobError
@@ -16,21 +17,23 @@ from recordmill.transforms.records import JobError
 if TYPE_CHECKING:
     import apache_beam as beam
 
-# How a JobError, or an error of the machine (disk full, no permission), reads in the message of whatever
-# exception a runner makes of it.
+_O = TypeVar("_O", bound=JobOptions)
+
+# The text of a JobError, or of an error of the machine (disk full, no permission), in the message of the
+# exception that a runner raises instead.
 _JOB_ERROR = re.compile(r"(?:JobError: |Error: (?=\[Errno))(.*?)(?: \[while running .*)?$", re.MULTILINE)
 # On Prism, Beam limits the run time of a job to the time-out of a job server's answer.
 _PRISM_TIMEOUT = f"--job_server_timeout={30 * 24 * 3600}"
 
 
 class BadCall(Exception):
-    """The call is wrong, as only Beam found out."""
+    """Beam refuses the call."""
 
 
 class _WorkerFaults(logging.Filter):
     """The first JobError that the workers of this process log.
 
-    Prism cancels a job whose bundle has failed, and at times reports the cancellation as the reason.
+    Prism cancels a job after a bundle has failed, and sometimes reports the cancellation as the reason.
     """
 
     def __init__(self, shown: bool) -> None:
@@ -55,28 +58,43 @@ class _WorkerFaults(logging.Filter):
 
 
 def set_up_logging(verbose: bool) -> None:
-    """Logs what Beam logs if `verbose`; its warnings and tracebacks are noise otherwise."""
+    """Shows Beam's log if `verbose`; otherwise its warnings and tracebacks are noise."""
     logging.basicConfig(level=logging.CRITICAL, stream=sys.stderr)
     if verbose:
         logging.getLogger().setLevel(logging.INFO)
     logging.getLogger(internal_errors.__name__).setLevel(logging.ERROR)
-    # It logs as critical what its exception about a refused job says too.
+    # If a job is refused, it logs the message of its own exception as critical.
     dataflow_log = logging.getLogger("apache_beam.runners.dataflow")
     dataflow_log.setLevel(logging.NOTSET if verbose else logging.CRITICAL + 1)
+
+
+def run_command(
+    parse: Callable[[Sequence[str], str], _O],
+    run: Callable[[_O], int],
+    argv: Sequence[str] | None,
+    prog: str,
+    kept: Callable[[_O], str] = lambda _: "",
+) -> int:
+    """Parses and checks a call, and runs its job; returns the exit status.
+
+    Args:
+        parse: from flags and `prog` to the checked options.
+        run: runs the job.
+        argv: the flags; None for those of this process.
+        prog: name of the program, for messages.
+        kept: further lines about a failed job.
+    """
+    with interruption.stopping_at_once():
+        set_up_logging(verbose=False)
+        options = parse(sys.argv[1:] if argv is None else argv, prog)
+        set_up_logging(options.verbose)
+        return exit_status(lambda: run(options), prog, options.runner, options.verbose, lambda: kept(options))
 
 
 def exit_status(
     run: Callable[[], int], prog: str, runner: str, verbose: bool, kept: Callable[[], str] = str
 ) -> int:
-    """What `run` returns; 2 if the call is wrong and 1 if the job fails, with one line on stderr.
-
-    Args:
-        run: the checked call.
-        prog: name of the program, for messages.
-        runner: of Beam.
-        verbose: whether all is logged anyway.
-        kept: further lines about a failed job.
-    """
+    """The result of `run`; 2 if the call is wrong and 1 if the job fails, with one line on stderr."""
     with _WorkerFaults(shown=verbose) as faults:
         try:
             return run()
@@ -92,7 +110,7 @@ def exit_status(
 
 
 def _failure_line(error: Exception, logged: str | None, runner: str, verbose: bool) -> str | None:
-    """The line about a failed job; None for an error in this program, whose traceback is needed."""
+    """The line about a failed job; None for an error in this program, which needs its traceback."""
     message = job_error(error) or logged
     if message is None and runner != DIRECT_RUNNER and not verbose:
         last = str(error).strip().splitlines()[-1:] or [type(error).__name__]
@@ -118,11 +136,7 @@ def new_pipeline(runner: str, beam_args: Sequence[str]) -> beam.Pipeline:
 
 
 def run_to_end(pipeline: beam.Pipeline, unfinished: str) -> None:
-    """Runs a pipeline.
-
-    Args:
-        pipeline: to run.
-        unfinished: what is true if it does not come to its end: `nothing is published`.
+    """Runs a pipeline; `unfinished` describes the result of an unfinished job: `nothing is published`.
 
     Raises:
         JobError: the runner has ended it in another state.
@@ -147,6 +161,6 @@ def job_error_in(text: str) -> str | None:
 
 
 def last_line(text: str) -> str:
-    """The last line of a traceback, which says what is wrong."""
+    """The last line of a traceback: the error."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else ""

@@ -1,4 +1,4 @@
-"""A job on Dataflow: its code packed, submitted, described and followed. Imports Beam only to submit."""
+"""A job on Dataflow: packs its code, submits it and follows it. Imports Beam only to submit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from recordmill.pipelines.options.dataflow import gcloud, job_link
 from recordmill.pipelines.running.beam_job import job_error_in, last_line
 from recordmill.transforms.records import JobError
 
@@ -27,7 +26,7 @@ LINE_SECONDS = 30.0
 # Dataflow reports why a job has failed a while after it reports the failure.
 _REASON_POLLS = 12
 
-_UNKNOWN = "JOB_STATE_UNKNOWN"  # a job that the service has not looked at yet
+_UNKNOWN = "JOB_STATE_UNKNOWN"  # the service has not processed the job yet
 _DONE = "JOB_STATE_DONE"
 _ENDS = (_DONE, "JOB_STATE_FAILED", "JOB_STATE_CANCELLED", "JOB_STATE_UPDATED", "JOB_STATE_DRAINED")
 _WARNING, _ERROR = "JOB_MESSAGE_WARNING", "JOB_MESSAGE_ERROR"
@@ -50,15 +49,7 @@ class Client(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class SubmittedJob:
-    """A job that Dataflow has accepted.
-
-    Attributes:
-        client: of Dataflow.
-        job_id: its id.
-        name: its name.
-        project: that pays.
-        region: of its machines.
-    """
+    """A job that Dataflow has accepted."""
 
     client: Client
     job_id: str
@@ -66,46 +57,35 @@ class SubmittedJob:
     project: str
     region: str
 
+    @property
+    def link(self) -> str:
+        """Its page in the console."""
+        job = f"{self.region}/{self.job_id}?project={self.project}"
+        return f"https://console.cloud.google.com/dataflow/jobs/{job}"
+
     def described(self) -> str:
-        """Its name and id, and where to look at it."""
-        link = job_link(self.project, self.region, self.job_id)
-        return f"job {self.name} is at Dataflow, id {self.job_id}\n  to look at it:  {link}\n"
+        """Its name, its id and its page, as lines of text."""
+        return f"job {self.name} is at Dataflow, id {self.job_id}\n  to look at it:  {self.link}\n"
 
     def left(self) -> str:
-        """Its name and id, where to look at it, and how to cancel it, as lines of text."""
-        cancel = gcloud("cancel", self.project, self.region, self.job_id)
-        return f"{self.described()}  to cancel it:   {cancel}\n"
+        """The same, with the command that cancels it."""
+        cancel = f"cancel {self.job_id} --project={self.project} --region={self.region}"
+        return f"{self.described()}  to cancel it:   gcloud dataflow jobs {cancel}\n"
 
 
 def pack(setup_file: str, folder: str) -> str:
-    """Makes the source distribution of a checkout; its path.
+    """Makes the source distribution of a checkout in `folder`; returns its path. Raises JobError.
 
-    Beam's own --setup_file prints the errors of its first attempt; and this does not write into the checkout.
-
-    Args:
-        setup_file: path of setup.py.
-        folder: for the archive and all intermediate files.
-
-    Raises:
-        JobError: it cannot be made.
+    Beam's own --setup_file prints the errors of its first attempt, and writes into the checkout.
     """
-    call = [
-        sys.executable,
-        "setup.py",
-        "--quiet",
-        "egg_info",
-        "--egg-base",
-        folder,
-        "sdist",
-        "--dist-dir",
-        folder,
-    ]
+    steps = ["egg_info", "--egg-base", folder, "sdist", "--dist-dir", folder]
+    call = [sys.executable, "setup.py", "--quiet", *steps]
     done = subprocess.run(call, cwd=os.path.dirname(setup_file), capture_output=True, text=True)
     archives = glob.glob(os.path.join(glob.escape(folder), "*.tar.gz"))
     if done.returncode or not archives:
         raise JobError(
             f"{setup_file} makes no archive of this program for the workers ({last_line(done.stderr)}): pip "
-            "install setuptools, or give --sdk_container_image, an image that holds the program"
+            "install setuptools, or give --sdk_container_image, an image with this program"
         )
     return archives[0]
 
@@ -137,7 +117,7 @@ def submit(pipeline: beam.Pipeline) -> SubmittedJob | None:
 
 
 def described_at(pipeline: beam.Pipeline) -> str:
-    """The end of a sentence: where the description of a job that was not submitted is, and why."""
+    """The end of a sentence about a job that was not submitted: its description, and the reason."""
     from apache_beam.options.pipeline_options import GoogleCloudOptions
 
     location = pipeline.options.view_as(GoogleCloudOptions).template_location
@@ -145,7 +125,7 @@ def described_at(pipeline: beam.Pipeline) -> str:
 
 
 class JobFailed(JobError):
-    """The job has ended without its result."""
+    """The job has failed."""
 
 
 def follow(job: SubmittedJob, say: Callable[[str], None], count: Callable[[str], None]) -> None:
@@ -154,10 +134,10 @@ def follow(job: SubmittedJob, say: Callable[[str], None], count: Callable[[str],
     Args:
         job: to follow.
         say: prints a line about its states, warnings and errors.
-        count: prints a line about its progress, now and then.
+        count: prints a line about its progress, at intervals.
 
     Raises:
-        JobFailed: the job has failed; the reason is that of its error messages.
+        JobFailed: the job has failed; the reason is from its error messages.
         JobError: it can no longer be followed.
     """
     messages = _Messages(job)
@@ -169,25 +149,24 @@ def follow(job: SubmittedJob, say: Callable[[str], None], count: Callable[[str],
         raise
     except Exception as error:  # of the connection, after Beam's retries
         reason = last_line(str(error)) or type(error).__name__
-        link = job_link(job.project, job.region, job.job_id)
-        raise JobError(f"the job continues, but can no longer be followed ({reason}): {link}") from error
+        raise JobError(f"the job continues, but can no longer be followed ({reason}): {job.link}") from error
 
 
 def _last_state(
     job: SubmittedJob, messages: _Messages, say: Callable[[str], None], count: Callable[[str], None]
 ) -> str:
-    """The state that the job ends in, once it does."""
+    """Waits for the end of the job; returns its last state."""
     shown, due = "", time.monotonic()
     while True:
         current = job.client.get_job(job.job_id).current_state
-        state = getattr(current, "name", str(current))  # of a later version of the service: a number
+        state = getattr(current, "name", str(current))  # a number if the state is new to this client
         if state not in (shown, _UNKNOWN):
             say(f"Dataflow: {_words(state)}")
             shown = state
         for text in messages.new():
             say(text)
         if state in _ENDS or time.monotonic() >= due:
-            if line := _counted(job):
+            if line := progress_line(counters(job.client.get_job_metrics(job.job_id))):
                 count(line)
             due = time.monotonic() + LINE_SECONDS
         if state in _ENDS:
@@ -196,7 +175,7 @@ def _last_state(
 
 
 def counters(metrics: Any) -> Counter[str]:
-    """Our counters, by name, summed over the steps: committed, or tentative where that is more."""
+    """Our counters, by name, summed over the steps: committed, or tentative if that is more."""
     committed: Counter[str] = Counter()
     tentative: Counter[str] = Counter()
     for metric in metrics.metrics:
@@ -208,7 +187,7 @@ def counters(metrics: Any) -> Counter[str]:
 
 
 def progress_line(found: Counter[str]) -> str:
-    """The progress of a job, in words; empty before it has read anything."""
+    """The progress of a job; empty before it has read anything."""
     if not found:
         return ""
     failed = sum(count for name, count in found.items() if name.startswith("failed/"))
@@ -249,7 +228,7 @@ class _Messages:
 
 
 def _why(state: str, messages: _Messages, say: Callable[[str], None]) -> str:
-    """Why a job has ended in another state than done."""
+    """The reason why a job is not done."""
     polls = _REASON_POLLS if state == "JOB_STATE_FAILED" else 0
     while not messages.errors and polls:
         polls -= 1
@@ -264,10 +243,5 @@ def _why(state: str, messages: _Messages, say: Callable[[str], None]) -> str:
     return f"Dataflow ended the job as {_words(state)}{reason}"
 
 
-def _counted(job: SubmittedJob) -> str:
-    return progress_line(counters(job.client.get_job_metrics(job.job_id)))
-
-
 def _words(state: str) -> str:
-    """A state in plain words."""
     return state.removeprefix("JOB_STATE_").lower().replace("_", " ")

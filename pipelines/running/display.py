@@ -1,8 +1,9 @@
-"""Shows how far a conversion has come: in this process, a bar on a terminal or lines; elsewhere, lines."""
+"""Shows the progress of a job: of a local job as a bar or lines, of another job as lines."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import sys
 import threading
@@ -17,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from recordmill.transforms.shards.progress import ProgressState, snapshot
 
 OURS = "recordmill"
-"""What names of our own threads begin with."""
+"""The names of our own threads begin with it."""
 
 _BAR_SECONDS = 0.1
 _FIRST_LINE_SECONDS = 2.0
@@ -40,8 +41,11 @@ def progress_display(kind: str) -> Iterator[None]:
         yield
         return
     stop = threading.Event()
-    show = {"bar": _show_bar, "lines": _show_lines, "none": _show_notes}[kind]
-    thread = threading.Thread(target=show, args=(console, stop), name=f"{OURS}-display", daemon=True)
+    if kind == "bar":
+        show = functools.partial(_show_bar, console, stop)
+    else:
+        show = functools.partial(_show_lines, stop, only_notes=kind == "none")
+    thread = threading.Thread(target=show, name=f"{OURS}-display", daemon=True)
     thread.start()
     try:
         yield
@@ -51,7 +55,7 @@ def progress_display(kind: str) -> Iterator[None]:
 
 
 def job_lines(kind: str) -> tuple[Callable[[str], None], Callable[[str], None]]:
-    """What shows a line about a job that runs elsewhere, and what shows how far it has come.
+    """Two functions that print a line about a job that runs elsewhere: about its state, and its progress.
 
     Args:
         kind: as of `progress_display`.
@@ -78,12 +82,13 @@ def _show_bar(console: Console, stop: threading.Event) -> None:
     )
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("listing", total=None, detail="")
-        notes = _Notes()
+        noted = 0
         while True:
             last = stop.wait(_BAR_SECONDS)
             state = snapshot()
-            for note in notes.new(state):
+            for note in state.notes[noted:]:
                 console.print(note, markup=False, highlight=False, soft_wrap=True)
+            noted = len(state.notes)
             _update_bar(bar, task, state)
             if last:
                 return
@@ -102,48 +107,23 @@ def _update_bar(bar: Progress, task: TaskID, state: ProgressState) -> None:
     )
 
 
-def _show_lines(console: Console, stop: threading.Event) -> None:
-    shown = ""
+def _show_lines(stop: threading.Event, only_notes: bool) -> None:
+    shown, noted = "", 0
     due = time.monotonic() + _FIRST_LINE_SECONDS
-    notes = _Notes()
-    while not stop.wait(_NOTE_SECONDS):
+    while True:
+        last = stop.wait(_NOTE_SECONDS)
         state = snapshot()
-        notes.print(state)
-        if time.monotonic() >= due:
+        lines = list(state.notes[noted:])
+        noted = len(state.notes)
+        if not only_notes and (shown if last else time.monotonic() >= due):
             line = _line(state)
-            if line not in ("", shown):
-                print(line, file=sys.stderr, flush=True)
+            lines += [line] if line not in ("", shown) else []
             shown = line
             due = time.monotonic() + _LINE_SECONDS
-    state = snapshot()
-    notes.print(state)
-    if shown and (line := _line(state)) not in ("", shown):
-        print(line, file=sys.stderr, flush=True)
-
-
-def _show_notes(console: Console, stop: threading.Event) -> None:
-    notes = _Notes()
-    while not stop.wait(_NOTE_SECONDS):
-        notes.print(snapshot())
-    notes.print(snapshot())
-
-
-class _Notes:
-    """Prints the new notes."""
-
-    def __init__(self) -> None:
-        self._seen = 0
-
-    def new(self, state: ProgressState) -> tuple[str, ...]:
-        """Those since the last call."""
-        found = state.notes[self._seen :]
-        self._seen = len(state.notes)
-        return found
-
-    def print(self, state: ProgressState) -> None:
-        """Prints them on stderr."""
-        for note in self.new(state):
-            print(note, file=sys.stderr, flush=True)
+        for line in lines:
+            print(line, file=sys.stderr, flush=True)
+        if last:
+            return
 
 
 def _line(state: ProgressState) -> str:
@@ -170,7 +150,7 @@ def _detail(state: ProgressState, seconds: float) -> str:
 
 
 class _OwnThreads:
-    """A stream that takes what our own threads write, and drops the rest."""
+    """A stream that drops the output of other threads than ours."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -180,7 +160,7 @@ class _OwnThreads:
         is_ours = (
             thread is threading.main_thread()
             or thread.name.startswith(OURS)
-            or type(thread).__module__.startswith("rich")  # which draws the bar
+            or type(thread).__module__.startswith("rich")  # draws the bar
         )
         return self._stream.write(text) if is_ours else len(text)
 
@@ -190,7 +170,7 @@ class _OwnThreads:
 
 @contextlib.contextmanager
 def quiet_threads() -> Iterator[None]:
-    """In the block, only our own threads write to stderr, and nothing is logged."""
+    """In the block, only our own threads write to stderr, and logging is off."""
     former = sys.stderr
     sys.stderr = _OwnThreads(former)
     logging.disable(logging.CRITICAL)

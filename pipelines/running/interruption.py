@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the job stops at once, and reports what it leaves. Imports little, to be early."""
+"""Ctrl-C and SIGTERM: the job stops at once, and reports its remains. Imports little, to be early."""
 
 from __future__ import annotations
 
@@ -20,23 +20,14 @@ _ANSWER_SECONDS = 5.0
 
 
 class _Job:
-    """The job that this process runs.
+    """The job that this process runs."""
 
-    Attributes:
-        output: folder that the job locks; None for a job that writes no dataset.
-        working: folder that it works in.
-        published: folder that readers will see.
-        has_latency: as of the file system of the output.
-        before: the manifest that was published before the job.
-        message: printed on an interruption, instead of what lies in the folders.
-    """
-
-    output: str | None = None
-    working: str = ""
-    published: str = ""
-    has_latency: bool = False
-    before: Status | None = None
-    message: str = ""
+    output: str | None = None  # folder that the job locks; None for a job that writes no dataset
+    working: str = ""  # folder that it works in
+    published: str = ""  # folder that readers will see
+    has_latency: bool = False  # as of the file system of the output
+    before: Status | None = None  # the manifest that was published before the job
+    message: str = ""  # printed on an interruption, instead of a report about the folders
 
 
 _job = _Job()
@@ -46,7 +37,7 @@ _job = _Job()
 def stopping_at_once() -> Iterator[None]:
     """Ends the process on Ctrl-C and SIGTERM, and its writers with it.
 
-    An exception would be caught by whatever part of Beam it hits, and Beam's threads would finish first.
+    Any part of Beam could catch an exception instead, and Beam's threads would finish first.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # Python lets only the main thread handle signals
@@ -63,19 +54,13 @@ def stopping_at_once() -> Iterator[None]:
 
 
 def install() -> None:
-    """From here on, Ctrl-C and SIGTERM end the process."""
+    """From now on, Ctrl-C and SIGTERM end the process."""
     for number in _SIGNALS:
         signal.signal(number, _stop)
 
 
 def begin(output: str, working: str, published: str) -> None:
-    """A job begins to write a dataset: an interruption reports what lies in its folders.
-
-    Args:
-        output: that the job locks.
-        working: that it works in.
-        published: that readers will see.
-    """
+    """A job begins to write a dataset: an interruption reports the contents of its folders, see `_Job`."""
     from recordmill.transforms.storage.file_system import file_system
 
     _job.before = _manifest(published)
@@ -85,18 +70,14 @@ def begin(output: str, working: str, published: str) -> None:
 
 
 def set_message(text: str) -> None:
-    """From here on, an interruption prints this text: no dataset is written, or the job runs elsewhere."""
+    """From now on, an interruption prints this text: no dataset is written, or the job runs elsewhere."""
     _job.message = text
 
 
 def reusable_work(output: str, working: str) -> str:
     """A line about the work of an unpublished job that the next one reuses; empty if there is none.
 
-    While another job holds the lock, the work belongs to that job.
-
-    Args:
-        output: folder that the job locked.
-        working: folder that it worked in.
+    The folders are those of `_Job`. While another job holds the lock, the work belongs to that job.
     """
     from recordmill.transforms.storage import lock
     from recordmill.transforms.storage.file_system import file_system
@@ -123,7 +104,7 @@ def _reusable_work(output: str, working: str) -> str:
 
 
 def _stop(number: int, _: FrameType | None) -> NoReturn:
-    text = "interrupted; nothing was begun\n"
+    text = "interrupted; nothing was started\n"
     if _job.message or _job.output is not None:
         from recordmill.transforms.workers import process
 
@@ -132,7 +113,7 @@ def _stop(number: int, _: FrameType | None) -> NoReturn:
     if _job.message:
         text = f"interrupted; {_job.message}"
     elif (output := _job.output) is not None:
-        unknown = f"{output} does not answer: what is left there is unknown\n"
+        unknown = f"{output} does not answer: its contents are unknown\n"
         text = f"interrupted; {_answered(lambda: _remains(output), _job.has_latency) or unknown}"
     os.write(2, f"\n{text}".encode())
     os._exit(_INTERRUPTED)
@@ -165,7 +146,7 @@ def _answered(question: Callable[[], str], has_latency: bool) -> str | None:
 
 
 def _remains(output: str) -> str:
-    """What the job leaves, in words; releases the lock."""
+    """Describes the remains of the job, and releases the lock."""
     from recordmill.transforms.storage import lock
 
     lock.release_all()
@@ -174,7 +155,7 @@ def _remains(output: str) -> str:
         return f"the new dataset is published in {_job.published}\n{_pointer(output)}"
     text = f"nothing is published in {_job.published}"
     if now is not None:
-        text = f"the dataset in {_job.published} is the one that was there before"
+        text = f"{_job.published} still has the previous dataset"
     return f"{text}\n{_reusable_work(output, _job.working)}"
 
 
@@ -185,7 +166,7 @@ def _pointer(output: str) -> str:
 
     if _job.published == output or str(latest_version(output)) == os.path.basename(_job.published):
         return ""
-    return f"{LATEST} does not name it yet: the next job sees to that\n"
+    return f"{LATEST} does not name it yet: the next job updates it\n"
 
 
 def _manifest(output: str) -> Status | None:

@@ -1,4 +1,4 @@
-"""Runs the job of a checked call, on every runner: to its end here, or submitted to Dataflow and followed."""
+"""Runs the job of a checked call: waits for its end, or submits it to Dataflow and follows it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class Job:
-    """A job of one command: its steps, and what its end means.
+    """A job of one command.
 
     Args:
         workers: processes on this machine.
+        unfinished: describes the result of an unfinished job: `nothing is published`.
         uses_cloud: Beam itself reads or writes `gs://`.
-        unfinished: what is true if the job does not come to its end: `nothing is published`.
 
     Attributes:
         preload: module that the processes import before their first task.
@@ -46,19 +46,19 @@ class Job:
         raise NotImplementedError
 
     def begin(self) -> None:
-        """Called before a job of this machine starts: an interruption reports what it leaves."""
+        """Called before a job of this machine starts; sets the report of an interruption."""
         interruption.set_message(f"{self.unfinished}\n")
 
     def failed(self) -> None:
-        """Called once the job has ended without its result."""
+        """Called after the job has failed."""
 
     def result(self) -> str:
-        """Where the result will be, as lines of text, for whoever does not wait for it."""
+        """Lines of text that name the future path of the result, for a call that does not wait for it."""
         return ""
 
 
 def run_job(options: JobOptions, job: Job) -> bool:
-    """Runs a job; whether it has come to its end, and was not only described or submitted."""
+    """Runs a job; returns whether it is done, and not only described or submitted."""
     if options.runner == DATAFLOW_RUNNER:
         return _run_on_dataflow(options, job)
     job.begin()
@@ -90,7 +90,7 @@ def _assembled(options: JobOptions, job: Job) -> beam.Pipeline:
 
 
 def _run_on_dataflow(options: JobOptions, job: Job) -> bool:
-    """Submits the job to Dataflow, and follows it unless it is to be left."""
+    """Submits the job to Dataflow, and follows it unless --async is given."""
     from recordmill.transforms.beam_credentials import spare_search
 
     spare_search()
@@ -101,7 +101,7 @@ def _run_on_dataflow(options: JobOptions, job: Job) -> bool:
         pipeline = _assembled(options, job)
         interruption.set_message("the job was being submitted: `gcloud dataflow jobs list` may have it\n")
         submitted = dataflow_job.submit(pipeline)
-    if submitted is None:  # a template's launcher reads the description, and makes the job of it
+    if submitted is None:  # the launcher of a template reads the description, and starts the job
         if not options.quiet:
             print(f"Wrote the job description{dataflow_job.described_at(pipeline)}", file=sys.stderr)
         return False

@@ -203,7 +203,7 @@ def test_nothing_to_send_the_workers(
     for _ in range(2):
         assert convert(*call) == 2
         printed = capfd.readouterr().err
-        assert "give --sdk_container_image, an image that holds it, or --extra_package" in printed
+        assert "give --sdk_container_image, an image with the program, or --extra_package" in printed
         setup_file.write_text('from setuptools import setup\nsetup(name="another")\n')
 
 
@@ -225,9 +225,7 @@ def test_only_dataflow_can_be_left_alone(
 ) -> None:
     call = ("--input", photos, "--output", tmp_path / "out", f"--runner={runner}")
     assert convert(*call, "--async=true") == 2
-    assert (
-        f"--async leaves the job to --runner=DataflowRunner; --runner is '{runner}'" in capfd.readouterr().err
-    )
+    assert f"--async needs --runner=DataflowRunner; --runner is '{runner}'" in capfd.readouterr().err
     assert not parse_convert([*map(str, call), "--async=false"], "x").is_async
 
 

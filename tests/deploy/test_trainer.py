@@ -125,7 +125,7 @@ def test_files_are_trained_on(trainer: Any, digits: Path, tmp_path: Path) -> Non
         (["--data", "a", "--train_files", "b"], "give either --data or --train_files"),
         (["--data", "a", "--eval_files", "b"], "--eval_files is 'b'"),
         (["--data", "a"], "--job_dir is not given, and neither is AIP_MODEL_DIR"),
-        (["--data", "a", "--job_dir", "b", "--epochs", "0"], "'0' is no number from 1"),
+        (["--data", "a", "--job_dir", "b", "--epochs", "0"], "'0' is not an integer from 1"),
         (["--data", "nowhere", "--job_dir", "b"], "nowhere' is not there"),
     ],
 )

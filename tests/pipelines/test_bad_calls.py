@@ -24,7 +24,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--input=nowhere"], "--input is 'nowhere': there is no such file or folder"),
         (["--input=s3://bucket/photos"], "--input is 's3://bucket/photos'"),
         (["--label_column="], "--label_column is empty; give a value, or leave the flag out"),
-        (["--async"], "--async leaves the job to --runner=DataflowRunner; --runner is 'DirectRunner'"),
+        (["--async"], "--async needs --runner=DataflowRunner; --runner is 'DirectRunner'"),
         (
             ["--runner=DataflowRunner"],
             "--input is '{photos}', on this machine, which the workers of --runner=",
@@ -105,7 +105,7 @@ def test_an_output_that_is_a_pattern_to_beam(
 ) -> None:
     call = ("--input", photos, "--output", tmp_path / "out[1]", "--num_shards=1")
     assert convert(*call, "--writer=beam") == 2
-    assert "Beam's own writer takes [ for the start of a pattern" in capfd.readouterr().err
+    assert "in which [ begins a pattern for Beam's own writer" in capfd.readouterr().err
     assert convert(*call, "--writer=shards") == 0
 
 
@@ -142,7 +142,7 @@ def test_an_output_that_is_not_empty(
         ("s3://bucket/out", "--output is 's3://bucket/out'; local folders and gs:// are written"),
         ("gs:///out", "--output is 'gs:///out'; it may be gs://BUCKET/FOLDER"),
         ("o\udce9", "--output is 'o\\udce9', which is not UTF-8"),
-        ("{}/a.jpg/out", "a.jpg/out', which lies in --input"),
+        ("{}/a.jpg/out", "a.jpg/out', which is in --input"),
         ("/proc/out", "--output is '/proc/out'"),
     ],
 )
@@ -228,21 +228,21 @@ def test_flags_of_beam_pass(photos: Path, tmp_path: Path) -> None:
         (
             "photos",
             "photos/out",
-            "--output is 'photos/out', which lies in --input, 'photos'; give a folder outside of it, such as "
+            "--output is 'photos/out', which is in --input, 'photos'; give a folder outside of it, such as "
             "{home}/photos-records\n",
         ),
-        (".", "out", "which lies in --input, '.'; give a folder outside of it, such as {home}-records\n"),
-        ("link", "photos/out", "--output is 'photos/out', which lies in --input, 'link'"),
-        ("photos", "link/out", "--output is 'link/out', which lies in --input, 'photos'"),
-        ("~/photos", "~/photos/out", "--output is '{home}/photos/out', which lies in --input"),
-        ("photos", ".", "--output is '.', in which --input, 'photos', lies; give a folder that does not"),
-        ("photos/a.jpg", "photos", "--output is 'photos', in which --input, 'photos/a.jpg', lies"),
+        (".", "out", "which is in --input, '.'; give a folder outside of it, such as {home}-records\n"),
+        ("link", "photos/out", "--output is 'photos/out', which is in --input, 'link'"),
+        ("photos", "link/out", "--output is 'link/out', which is in --input, 'photos'"),
+        ("~/photos", "~/photos/out", "--output is '{home}/photos/out', which is in --input"),
+        ("photos", ".", "--output is '.', which contains --input, 'photos'; give a folder that does not"),
+        ("photos/a.jpg", "photos", "--output is 'photos', which contains --input, 'photos/a.jpg'"),
         ("gs://pictures/in", "gs://pictures/in/", "--output is 'gs://pictures/in/', which is --input"),
         ("gs://pictures/in", "gs://pictures/in/out", "such as gs://pictures/in-records\n"),
         (
             "gs://pictures/in/a",
             "gs://pictures/in",
-            "--output is 'gs://pictures/in', in which --input, 'gs://pictures/in/a', lies",
+            "--output is 'gs://pictures/in', which contains --input, 'gs://pictures/in/a'",
         ),
     ],
 )

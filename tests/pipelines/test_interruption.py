@@ -32,7 +32,7 @@ def test_while_the_program_is_still_imported(
 ) -> None:
     patch = f"import os, signal\ndef patch(module): os.kill(os.getpid(), signal.{name})\n"
     site = patched_site(tmp_path, "recordmill.pipelines.options.convert", patch)
-    assert run(start, site, photos, tmp_path / "out") == (130, "\ninterrupted; nothing was begun\n")
+    assert run(start, site, photos, tmp_path / "out") == (130, "\ninterrupted; nothing was started\n")
     assert not (tmp_path / "out").exists()
 
 
@@ -66,7 +66,7 @@ def test_before_an_older_dataset_is_withdrawn(photos: Path, tmp_path: Path) -> N
     status, said = run(["-m", "recordmill.pipelines.convert"], site, photos, output, "--overwrite")
     assert status == 130
     assert said == (
-        f"\ninterrupted; the dataset in {output} is the one that was there before\n"
+        f"\ninterrupted; {output} still has the previous dataset\n"
         "1 finished shard is kept: the same command reuses it, also with another "
         "--max_failure_ratio, or without --strict\n"
     )

@@ -90,7 +90,7 @@ def test_piped_output_is_wide_and_plain(
     assert "\x1b" not in text
     lines = text.splitlines()
     assert lines[2:][:7] == printed(sweep(), 200)[2:9]
-    assert any(line.startswith("- Transparency") and line.endswith("their transparency.") for line in lines)
+    assert any(line.startswith("- Transparent") and line.endswith("their transparency.") for line in lines)
 
 
 def test_names_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:

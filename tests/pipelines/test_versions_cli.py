@@ -298,7 +298,7 @@ def test_a_version_that_fails(photos: Path, tmp_path: Path, capfd: pytest.Captur
         (
             "_write_latest",
             "the new dataset is published in {output}/1.0.0\n"
-            "latest.json does not name it yet: the next job sees to that\n",
+            "latest.json does not name it yet: the next job updates it\n",
         ),
     ],
 )
@@ -358,7 +358,7 @@ def test_a_job_at_dataflow(submitter: Submitter, home: Path) -> None:
     left = submitter.run(*flags, "--async")
     assert left.status == 0, left.err
     assert left.out.endswith(
-        "  once it is done: gs://pictures/out/1.0.8/manifest.json, and failures.jsonl next to it\n"
+        "  its result will be gs://pictures/out/1.0.8/manifest.json, and failures.jsonl next to it\n"
         "                   (neither, if nothing has changed since the previous version)\n"
     )
     # It has published none.

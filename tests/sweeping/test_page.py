@@ -187,7 +187,7 @@ def test_every_setting_is_explained_and_can_be_typed() -> None:
     assert GROUPS["webp"].meaning not in found
     for measured in sweep().rows:
         assert measured.setting.flags in found
-    assert "laid on the background (#ff0010)" in found
+    assert "drawn on the background (#ff0010)" in found
     assert "one process while others ran" in found
 
 

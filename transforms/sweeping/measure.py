@@ -44,58 +44,34 @@ _clock = time.process_time
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Measure:
-    """One image, stored by one setting.
+    """One image, stored by one setting."""
 
-    Attributes:
-        tfrecord_bytes: of its record, including the frame.
-        image_bytes: of the stored image.
-        encode_seconds: CPU time to store it.
-        decode_seconds: CPU time to decode it.
-        similarity: to the source; None if the size differs.
-        jpeg_quality: chosen by the setting; 0 if it kept the source.
-    """
-
-    tfrecord_bytes: int
+    tfrecord_bytes: int  # of its record, including the frame
     image_bytes: int
     encode_seconds: float
     decode_seconds: float
-    similarity: Similarity | None
-    jpeg_quality: int | None
+    similarity: Similarity | None  # to the source; None if the size differs
+    jpeg_quality: int | None  # chosen by the setting; 0 if it kept the source
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MeasuredImage:
-    """An image at each setting.
-
-    Attributes:
-        key: of the image.
-        reference: to the image, packed.
-        source_bytes: of its file.
-        measures: of each setting, in order.
-    """
+    """An image at each setting."""
 
     key: str
-    reference: bytes
-    source_bytes: int
+    reference: bytes  # to the image, packed
+    source_bytes: int  # of its file
     measures: Sequence[Measure | Failure]
 
 
 class Worst(NamedTuple):
-    """An image with a low SSIM; sorted by SSIM, then by key.
+    """An image with a low SSIM; sorted by SSIM, then by key."""
 
-    Attributes:
-        ssim: the lowest of all settings.
-        key: of the image.
-        setting: index of the setting with that SSIM.
-        reference: to the image, packed.
-        ssims: at each setting; None if it was not compared.
-    """
-
-    ssim: float
+    ssim: float  # the lowest of all settings
     key: str
-    setting: int
-    reference: bytes
-    ssims: tuple[float | None, ...]
+    setting: int  # index of the setting with that SSIM
+    reference: bytes  # to the image, packed
+    ssims: tuple[float | None, ...]  # at each setting; None if it was not compared
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -103,16 +79,11 @@ class _ImageTask(Task[Worker, R]):
     """A task about one image.
 
     Its processor time is not limited: a timer would make the CPU clock coarse that sweeps measure with.
-
-    Attributes:
-        reference: of the image, packed.
-        settings: of the sweep.
-        seen: the policy of the pixels that are compared.
     """
 
-    reference: bytes
+    reference: bytes  # of the image, packed
     settings: tuple[Setting, ...]
-    seen: ImagePolicy
+    seen: ImagePolicy  # the policy of the pixels that are compared
 
     def read(self) -> tuple[ImageRecord, Original]:
         """Reads the image. Raises BadInput."""
@@ -126,11 +97,7 @@ class _ImageTask(Task[Worker, R]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MeasureTask(_ImageTask[MeasuredImage | Failure]):
-    """Measures an image at each setting.
-
-    Attributes:
-        records: settings of the records.
-    """
+    """Measures an image at each setting."""
 
     records: RecordSettings
 
@@ -158,11 +125,7 @@ class MeasureTask(_ImageTask[MeasuredImage | Failure]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CropTask(_ImageTask[list[Crop]]):
-    """Cuts the same part out of an image at each setting.
-
-    Attributes:
-        worst: the measures of the image.
-    """
+    """Cuts the same part out of an image at each setting."""
 
     worst: Worst
 

@@ -17,7 +17,7 @@ from recordmill.transforms.storage.paths import absolute
 from recordmill.transforms.storage.scratch import scratch_folder
 
 SWEEP_JSON = "sweep.json"
-"""Written last: if it is there, the other files are complete."""
+"""Written last: if it exists, the other files are complete."""
 
 NAMES = ("sweep.csv", "sweep.png", "sweep.svg", "sweep.html", SWEEP_JSON)
 _SCRATCH = ".sweep-"
@@ -27,7 +27,7 @@ _UNFINISHED = ".sweep-unfinished.json"
 def check_sweep_output(output: str, overwrite: bool) -> None:
     """Raises ValueError unless a sweep can be written to `output`.
 
-    It may be missing or empty. With `overwrite`, it may hold a complete or interrupted sweep, and other
+    It may be missing or empty. With `overwrite`, it may contain a complete or interrupted sweep, and other
     files next to it.
     """
     check_path(output)
@@ -56,11 +56,7 @@ def check_sweep_output(output: str, overwrite: bool) -> None:
 
 
 def prepare_output(output: str, overwrite: bool) -> None:
-    """Makes the folder, in a running job.
-
-    Raises:
-        JobError: a sweep cannot be written to it.
-    """
+    """Makes the folder, in a running job. Raises JobError if a sweep cannot be written to it."""
     try:
         check_sweep_output(output, overwrite)
     except ValueError as error:
@@ -73,25 +69,20 @@ def prepare_output(output: str, overwrite: bool) -> None:
 
 
 def scratch_of(output: str, token: str) -> str:
-    """A folder for decompressed files, which all workers can read.
-
-    Args:
-        output: of the sweep.
-        token: of the job, unique.
-    """
+    """A folder for decompressed files, which all workers can read; `token` is unique to the job."""
     return os.path.join(absolute(output), f"{_SCRATCH}{token}")
 
 
 def write_sweep(output: str, contents: Mapping[str, bytes], scratch: str | None) -> str:
-    """Writes the files of a sweep over those of an older one; returns the path of sweep.json.
+    """Writes the files of a sweep in place of those of an older one; returns the path of sweep.json.
 
     Args:
         output: folder of the sweep.
-        contents: of NAMES.
+        contents: of all NAMES.
         scratch: folder of this job to remove.
 
     Raises:
-        JobError: a file cannot be written, or a file of that name exists that no sweep wrote.
+        JobError: a file cannot be written, or has the name of an existing file that no sweep wrote.
     """
     folder = absolute(output)
     path, marker = os.path.join(folder, SWEEP_JSON), os.path.join(folder, _UNFINISHED)
@@ -101,7 +92,7 @@ def write_sweep(output: str, contents: Mapping[str, bytes], scratch: str | None)
         _check_names(folder)
         working = system.working_folder(folder) or scratch_folder()
         with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=working) as unfinished:
-            # All files are complete before one replaces an older file.
+            # All files are complete before the first replaces an older file.
             finished = {}
             for number, name in enumerate(NAMES):
                 target = os.path.join(folder, name)
@@ -120,7 +111,7 @@ def write_sweep(output: str, contents: Mapping[str, bytes], scratch: str | None)
 
 
 def _check_names(folder: str) -> None:
-    """Raises JobError if a file has the name of a sweep's file, and no sweep wrote it."""
+    """Raises JobError if a file with one of our names exists, and no sweep wrote it."""
     if _is_unfinished(folder) or _is_sweep(os.path.join(folder, SWEEP_JSON)):
         return
     existing = sorted(file_system(folder).existing(folder, NAMES))
@@ -129,7 +120,6 @@ def _check_names(folder: str) -> None:
 
 
 def _is_sweep(path: str) -> bool:
-    """Whether a file is the sweep.json of a sweep."""
     try:
         document = json.loads(read_bytes(path))
         return bool({"format_version", "rows", "images", "packages"} <= document.keys())
@@ -138,7 +128,6 @@ def _is_sweep(path: str) -> bool:
 
 
 def _is_unfinished(folder: str) -> bool:
-    """Whether a folder has the files of an interrupted sweep."""
     try:
         return Owner.of_json(read_bytes(os.path.join(folder, _UNFINISHED))) is not None
     except FileNotFoundError:

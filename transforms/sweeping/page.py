@@ -11,12 +11,7 @@ from recordmill.transforms.sweeping.results import COLUMNS, DARK, GROUPS, Crop, 
 
 
 def html_text(sweep: Sweep, svg: str) -> str:
-    """The page.
-
-    Args:
-        sweep: what was found.
-        svg: the plot, as `plot.render` draws it.
-    """
+    """The page; `svg` is the plot, as `plot.render` draws it."""
     from markupsafe import Markup
 
     names = [row.setting.name for row in sweep.rows]
@@ -43,20 +38,17 @@ def html_text(sweep: Sweep, svg: str) -> str:
 
 
 def _inline(svg: str) -> str:
-    """The plot as part of the page: without its prolog, and in the colours of the page."""
+    """The plot as part of the page: without its prolog, in the colours of the page."""
     drawing = svg[svg.index("<svg") :].replace("<svg", '<svg role="img" aria-label="size against quality"', 1)
     return re.sub("|".join(DARK), lambda match: f"var(--plot-{match[0][1:]})", drawing)
 
 
 def _pictures(crops: Sequence[Crop], names: Sequence[str]) -> tuple[Crop, list[Crop], list[list[Crop]]]:
-    """An image at all settings.
+    """The crops of an image: the first; those that look like the source; the others by picture.
 
     Args:
         crops: of the image.
         names: of the settings, in order.
-
-    Returns:
-        The first crop; those whose picture is the source's; the others by picture.
     """
     order = {name: number for number, name in enumerate(names)}
     ordered = sorted(crops, key=lambda crop: order.get(crop.setting, len(order)))

@@ -43,7 +43,7 @@ _RC = {
 _SSIMS = [1, 0.9999, 0.999, 0.998, 0.995, 0.99, 0.98, 0.97, 0.95, 0.93, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.3, 0]
 _LEAST_GAP = 0.045
 _LABEL_SIZE = 9
-# Raw pixels larger than this multiple of the next largest size would leave no room for the other points.
+# If raw pixels are larger than this multiple of the next largest size, they leave no room for other points.
 _FARTHEST = 2.5
 
 
@@ -91,7 +91,7 @@ def _figure(rows: Sequence[Row], images: int) -> Figure:
 
 
 def _draw(axis: Axes, rows: Sequence[Row], worst: bool) -> None:
-    """Draws one part of the plot. Raw pixels far to the right of all else are only named, in the corner."""
+    """Draws one part of the plot. Raw pixels far to the right of the others become a label in the corner."""
     axis.set_xscale("log")
     axis.set_yscale("function", functions=(_stretched, _shrunk))
     has_ratios = all(row.ratio for row in rows)
@@ -107,13 +107,8 @@ def _draw(axis: Axes, rows: Sequence[Row], worst: bool) -> None:
                 mine.append((row, (size, ssim)))
         if mine and name == "pixels" and mine[0][1][0] > _FARTHEST * largest:
             text = f"{mine[0][0].setting.name}: {mine[0][1][0]:,.{digits}f}{unit} →"
-            style: dict[str, Any] = {
-                "ha": "right",
-                "va": "top",
-                "fontsize": _LABEL_SIZE,
-                "color": group.color,
-            }
-            axis.annotate(text, (1, 1), xycoords="axes fraction", **style)
+            style: dict[str, Any] = {"fontsize": _LABEL_SIZE, "color": group.color}
+            axis.annotate(text, (1, 1), xycoords="axes fraction", ha="right", va="top", **style)
         elif mine:
             _draw_group(axis, group, mine)
             points += [point for _, point in mine]
@@ -139,7 +134,7 @@ def _draw_group(axis: Axes, group: Group, mine: Sequence[tuple[Row, Point]]) -> 
     right, up = group.offset
     for number, (row, point) in enumerate(() if group.dashed else mine):
         value = row.setting.value
-        # Settings without a value are close to each other: their labels lie above and below in turns.
+        # Settings without a value are close to each other: their labels alternate above and below.
         above = up if value is not None or number % 2 == 0 else -up
         axis.annotate(
             row.setting.name if value is None else f"≥{value}" if value <= 1 else f"q{value:g}",
@@ -154,7 +149,7 @@ def _draw_group(axis: Axes, group: Group, mine: Sequence[tuple[Row, Point]]) -> 
 
 
 def _stretched(ssim: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """A scale on which 0.99 and 0.999 lie apart, and 1 can be drawn."""
+    """A scale that separates 0.99 from 0.999, and includes 1."""
     loss = 1 - np.asarray(ssim, np.float64)
     stretched: npt.NDArray[np.float64] = -np.sign(loss) * np.sqrt(np.abs(loss))
     return stretched

@@ -12,24 +12,14 @@ from recordmill.transforms.pages.text import rate_text, ssim_text
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Group:
-    """Settings that differ in one value, and how the plot and the page show them.
-
-    Attributes:
-        label: for people.
-        meaning: one or two sentences about the effect of the settings.
-        color: on white, `#rrggbb`, dark enough for text.
-        dark: the colour on a dark page.
-        marker: matplotlib's name of the marker.
-        offset: points from a marker to its label, right and up.
-        dashed: whether the line is dashed.
-    """
+    """Settings that differ in one value, and how the plot and the page show them."""
 
     label: str
-    meaning: str
-    color: str
-    dark: str
-    marker: str
-    offset: tuple[int, int] = (0, 0)
+    meaning: str  # one or two sentences about the effect of the settings
+    color: str  # on white, `#rrggbb`, dark enough for text
+    dark: str  # the colour on a dark page
+    marker: str  # matplotlib's name of the marker
+    offset: tuple[int, int] = (0, 0)  # points from a marker to its label, right and up
     dashed: bool = False
 
 
@@ -106,18 +96,11 @@ DARK = {INK: DARK_INK, FAINT: DARK_FAINT, PAPER: DARK_PAPER} | {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Setting:
-    """One way to store images.
+    """One way to store images."""
 
-    Attributes:
-        name: unique in the sweep, for display: `PNG to JPEG, q90, optimised`.
-        group: one of GROUPS: settings that differ in `value` alone.
-        value: the quality, or the target SSIM; None if there is neither.
-        policy: of the stored images.
-    """
-
-    name: str
-    group: str
-    value: float | None
+    name: str  # unique in the sweep, for display: `PNG to JPEG, q90, optimised`
+    group: str  # one of GROUPS: settings that differ in `value` alone
+    value: float | None  # the quality, or the target SSIM; None if there is neither
     policy: ImagePolicy
 
     def __post_init__(self) -> None:
@@ -138,25 +121,7 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
-    """The costs and savings of a setting, summed over the images.
-
-    Attributes:
-        setting: the setting.
-        images: stored images.
-        failed: refused images.
-        source_bytes: of the files of the stored images.
-        tfrecord_bytes: of the complete records.
-        image_bytes: of the stored images alone.
-        encode_seconds: of one process, summed.
-        decode_seconds: of one process, summed.
-        compared: images that were compared with their source.
-        ssim_mean: of luma, over the compared images; None without any.
-        ssim_worst: the lowest SSIM.
-        ssim_worst_key: the key of that image.
-        psnr_mean: dB, over the images that differ from their source; None if none does.
-        identical: images with the pixels of the source.
-        qualities: number of images by JPEG quality, if the setting chooses it.
-    """
+    """The costs and savings of a setting, summed over the images."""
 
     setting: Setting
     images: int
@@ -164,24 +129,22 @@ class Row:
     source_bytes: int
     tfrecord_bytes: int
     image_bytes: int
-    encode_seconds: float
-    decode_seconds: float
-    compared: int
-    ssim_mean: float | None
+    encode_seconds: float  # of one process, summed
+    decode_seconds: float  # of one process, summed
+    compared: int  # images that were compared with their source
+    ssim_mean: float | None  # of luma, over the compared images; None without any
     ssim_worst: float | None
-    ssim_worst_key: str | None
-    psnr_mean: float | None
-    identical: int
-    qualities: Mapping[int, int]
+    ssim_worst_key: str | None  # of the image with the lowest SSIM
+    psnr_mean: float | None  # dB, over the images that differ from their source; None if none does
+    identical: int  # images with the pixels of the source
+    qualities: Mapping[int, int]  # number of images by JPEG quality, if the setting chooses it
 
     @property
     def ratio(self) -> float | None:
-        """Bytes of TFRecord for a byte of the files."""
         return self.tfrecord_bytes / self.source_bytes if self.source_bytes else None
 
     @property
     def bytes_per_image(self) -> float | None:
-        """Bytes of TFRecord an image."""
         return self.tfrecord_bytes / self.images if self.images else None
 
     @property
@@ -197,62 +160,40 @@ class Row:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Crop:
-    """A part of one image, before and after.
-
-    Attributes:
-        key: of the image.
-        setting: name of the setting.
-        ssim: of the complete image.
-        png: the part, from the stored image, as a PNG.
-        source_png: the same part of the source, as a PNG.
-        box: (top, left, height, width) of the part, in pixels of the image.
-        image_bytes: of the complete image as stored.
-    """
+    """A part of one image, before and after."""
 
     key: str
     setting: str
-    ssim: float
-    png: bytes
-    source_png: bytes
-    box: tuple[int, int, int, int]
-    image_bytes: int
+    ssim: float  # of the complete image
+    png: bytes  # the part, from the stored image, as a PNG
+    source_png: bytes  # the same part of the source, as a PNG
+    box: tuple[int, int, int, int]  # (top, left, height, width) of the part, in pixels of the image
+    image_bytes: int  # of the complete image as stored
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sweep:
-    """The results of a sweep.
+    """The results of a sweep."""
 
-    Attributes:
-        input: as it was given.
-        source_kind: `folder`, `csv`, …
-        images: images that were read.
-        failures: number of unreadable images, by reason.
-        started: UTC, ISO 8601.
-        rows: one a setting, in display order.
-        crops: of the worst images, worst first, each at every setting.
-        notes: sentences that belong to the figures.
-        packages: versions of the codecs, by name.
-    """
-
-    input: str
-    source_kind: str
-    images: int
-    failures: Mapping[str, int]
-    started: str
-    rows: tuple[Row, ...]
-    crops: tuple[Crop, ...]
-    notes: tuple[str, ...]
+    input: str  # as given
+    source_kind: str  # `folder`, `csv`, …
+    images: int  # images that were read
+    failures: Mapping[str, int]  # number of unreadable images, by reason
+    started: str  # UTC, ISO 8601
+    rows: tuple[Row, ...]  # one a setting, in display order
+    crops: tuple[Crop, ...]  # of the worst images, worst first, each at every setting
+    notes: tuple[str, ...]  # sentences about the figures
     packages: Mapping[str, str]
 
 
-# The group with the same stored bytes, if no image has to be converted.
+# The group with the same stored bytes, if there is no image to convert.
 _UNCONVERTED = {"png to jpeg": "files", "png to jpeg, optimised": "lossless"}
 
 
 def without_idle_conversions(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """The rows, without the groups that convert PNGs to JPEGs if they convert nothing.
+    """The rows, without groups that would convert PNGs to JPEGs, but convert none.
 
-    A group is left out if each of its rows stores the same bytes as the row that converts nothing.
+    Each row of such a group stores the same bytes as the row that converts nothing.
     """
     stored = {group: {_stored(row) for row in rows if row.setting.group == group} for group in GROUPS}
     idle = {
@@ -274,7 +215,7 @@ def _flag_value(name: str, value: object) -> str:
 
 
 class Column(NamedTuple):
-    """A column of the table of a sweep: its title, its unit, and the text of a row; None if there is none."""
+    """A column of the table of a sweep: title, unit, and the text of a row, if there is a value."""
 
     title: str
     unit: str
@@ -317,7 +258,7 @@ def remarks(sweep: Sweep) -> list[str]:
     if policies:
         colors = ", ".join(sorted({f"#{bytes(policy.background).hex()}" for policy in policies}))
         found.append(
-            f"Transparency is laid on the background ({colors}) if an image is encoded again, and for "
+            f"Transparent images are drawn on the background ({colors}) if they are encoded again, and for "
             "every comparison. Settings that keep the files keep their transparency."
         )
     if any(row.failed for row in sweep.rows):

@@ -18,7 +18,7 @@ class SweepConfig:
 
     qualities: tuple[int, ...] = flag(
         (95, 90, 85, 75),
-        "of JPEG and WebP: each is a row of every lossy group; none for no such rows",
+        "qualities of JPEG and WebP: a row of each lossy group for each quality; none: no such rows",
         parse=numbers(int),
         at_least=1,
         at_most=100,
@@ -27,8 +27,8 @@ class SweepConfig:
     )
     targets: tuple[float, ...] = flag(
         (0.98, 0.95),
-        "SSIM of the luma: each is a row of JPEGs of the lowest quality that reaches it; none for no such "
-        "rows",
+        "SSIM of the luma: a row of JPEGs of the lowest quality that reaches it, for each target; none: no "
+        "such rows",
         name="target_ssim",
         parse=numbers(float),
         metavar="S,…",
@@ -36,18 +36,18 @@ class SweepConfig:
     )
     alpha: str = flag(
         "flatten",
-        "transparency in the JPEG and WebP rows: flatten makes them comparable; keep leaves such images "
-        "in a format that holds it; fail refuses them",
+        "transparency in the JPEG and WebP rows: flatten makes them comparable; keep stores such images "
+        "in a format with transparency; fail refuses them",
         values=ALPHAS,
     )
     background: tuple[int, int, int] = like(
-        ImagePolicy, "background", help="below what is flattened: a name or #rrggbb"
+        ImagePolicy, "background", help="background of flattened images: a name or #rrggbb"
     )
-    subsampling: str = like(ImagePolicy, "subsampling", help="of colour in the JPEG rows")
+    subsampling: str = like(ImagePolicy, "subsampling", help="subsampling of colour in the JPEG rows")
     exif: str = like(ImagePolicy, "exif")
     worst: int = flag(
         4,
-        "how many of the images with the lowest SSIM sweep.html shows at every setting",
+        "number of images with the lowest SSIM that sweep.html shows at every setting",
         at_least=0,
         metavar="N",
     )
@@ -56,7 +56,7 @@ class SweepConfig:
         _check_once("--qualities", self.qualities)
         _check_once("--target_ssim", self.targets)
         check_values(self)
-        settings(self)  # a policy refuses wrong values and names the flag
+        settings(self)  # policies check the other values
 
     @property
     def seen(self) -> ImagePolicy:
@@ -65,11 +65,7 @@ class SweepConfig:
 
 
 def settings(config: SweepConfig) -> tuple[Setting, ...]:
-    """The settings of a sweep, in display order; their names are unique.
-
-    Raises:
-        ValueError: a value that no policy accepts; the message names the flag.
-    """
+    """The settings of a sweep, in display order; their names are unique. Raises ValueError of a policy."""
     exif = config.exif
     return (
         Setting("raw pixels", "pixels", None, ImagePolicy("raw", exif=exif)),
@@ -96,12 +92,12 @@ def settings(config: SweepConfig) -> tuple[Setting, ...]:
 def notes(
     config: SweepConfig, refused: Mapping[str, int], repeated: int = 0, converts: bool = True
 ) -> tuple[str, ...]:
-    """Remarks on the figures of a sweep, in sentences.
+    """Sentences about the figures of a sweep.
 
     Args:
         config: of the sweep.
-        refused: the most images that one setting refused, by reason.
-        repeated: keys that are not unique.
+        refused: the largest number of images that a setting refused, by reason.
+        repeated: the number of keys that are not unique.
         converts: whether `PNG to JPEG` converts any image.
     """
     found = ["Seconds are CPU time of all threads of the process, without reading the files."]
@@ -157,7 +153,7 @@ def _lossy(
 
 
 def _check_once(flag: str, values: Sequence[float]) -> None:
-    """Raises ValueError for a value that is given twice: two rows would have one name."""
+    """Raises ValueError for a repeated value: two rows would have the same name."""
     for index, value in enumerate(values):
         if value in values[:index]:
             raise ValueError(f"{flag} has {value} twice; give each value once")

@@ -67,39 +67,26 @@ class SettingSum:
 
     def row(self, setting: Setting) -> Row:
         return Row(
+            **{name: getattr(self, name) for name in _SAME},
             setting=setting,
-            images=self.images,
             failed=self.refused.total(),
-            source_bytes=self.source_bytes,
-            tfrecord_bytes=self.tfrecord_bytes,
-            image_bytes=self.image_bytes,
-            encode_seconds=self.encode_seconds,
-            decode_seconds=self.decode_seconds,
-            compared=self.compared,
             ssim_mean=self.ssim / self.compared / _UNITS if self.compared else None,
             ssim_worst=self.worst[0] if self.worst else None,
             ssim_worst_key=self.worst[1] if self.worst else None,
             psnr_mean=self.psnr / self.differing / _UNITS if self.differing else None,
-            identical=self.identical,
             qualities=dict(sorted(self.qualities.items())),
         )
 
 
 @dataclasses.dataclass(slots=True)
 class SweepSum:
-    """The sums of all settings, and the worst images.
+    """The sums of all settings, and the worst images."""
 
-    Attributes:
-        worst_size: the number of worst images to keep.
-        images: measured.
-        settings: in the order of the sweep; empty before the first image.
-        worst: ascending.
-    """
-
-    worst_size: int
+    worst_size: int  # the number of worst images to keep
     images: int = 0
+    # In the order of the sweep; empty before the first image.
     settings: list[SettingSum] = dataclasses.field(default_factory=list)
-    worst: list[Worst] = dataclasses.field(default_factory=list)
+    worst: list[Worst] = dataclasses.field(default_factory=list)  # ascending
 
     def add(self, image: MeasuredImage) -> None:
         self.images += 1
@@ -135,6 +122,13 @@ class SweepSum:
     def _remember(self, worst: Iterable[Worst]) -> None:
         # The reference decides if two images have the same key.
         self.worst = heapq.nsmallest(self.worst_size, [*self.worst, *worst], key=lambda one: one[:4])
+
+
+# Of a SettingSum and of its Row.
+_SAME = (
+    *("images", "source_bytes", "tfrecord_bytes", "image_bytes"),
+    *("encode_seconds", "decode_seconds", "compared", "identical"),
+)
 
 
 def _ssim(measure: Measure | Failure) -> float | None:

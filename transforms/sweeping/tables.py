@@ -1,6 +1,6 @@
 """The figures of a sweep, for programs: sweep.csv and sweep.json.
 
-Both have one row a setting, with the same names; a figure that could not be measured is empty or null:
+Both have one row a setting, with the same names; a missing figure is empty or null:
 
     setting, group, value         the setting; `value` is the quality, or the target SSIM
     flags                         of `convert` with the same effect
@@ -31,25 +31,10 @@ from recordmill.transforms.sweeping.results import Row, Setting, Sweep
 
 FORMAT_VERSION = 1
 COLUMNS = (
-    "setting",
-    "group",
-    "value",
-    "flags",
-    "images",
-    "failed",
-    "source_bytes",
-    "tfrecord_bytes",
-    "image_bytes",
-    "ratio",
-    "bytes_per_image",
-    "encode_images_per_second",
-    "decode_images_per_second",
-    "compared",
-    "identical",
-    "ssim_mean",
-    "ssim_worst",
-    "ssim_worst_key",
-    "psnr_mean",
+    *("setting", "group", "value", "flags", "images", "failed"),
+    *("source_bytes", "tfrecord_bytes", "image_bytes", "ratio", "bytes_per_image"),
+    *("encode_images_per_second", "decode_images_per_second", "compared", "identical"),
+    *("ssim_mean", "ssim_worst", "ssim_worst_key", "psnr_mean"),
 )
 _MEASURED = tuple(
     field.name for field in dataclasses.fields(Row) if field.name not in ("setting", "qualities")
@@ -65,12 +50,13 @@ def csv_text(sweep: Sweep) -> str:
     writer.writerow(COLUMNS)
     for row in sweep.rows:
         values = _values(row)
-        writer.writerow([_cell(values[name]) for name in COLUMNS])
+        cells = [values[name] for name in COLUMNS]
+        writer.writerow([f"{one:.{_DIGITS}g}" if isinstance(one, float) else one for one in cells])
     return out.getvalue()
 
 
 def json_text(sweep: Sweep) -> str:
-    """sweep.json: all figures, unrounded, and their origin."""
+    """sweep.json: the exact figures, and their origin."""
     document = {
         "format_version": FORMAT_VERSION,
         "input": sweep.input,
@@ -86,14 +72,9 @@ def json_text(sweep: Sweep) -> str:
 
 
 def read_json(text: str) -> Sweep:
-    """The sweep that `json_text` wrote, without its crops.
-
-    Raises:
-        ValueError: the text is of another version.
-    """
+    """The sweep that `json_text` wrote, without its crops; raises ValueError for another format version."""
     document = json.loads(text)
-    if document["format_version"] != FORMAT_VERSION:
-        found = document["format_version"]
+    if (found := document["format_version"]) != FORMAT_VERSION:
         raise ValueError(f"format_version of sweep.json is {found}; this program reads {FORMAT_VERSION}")
     return Sweep(
         input=document["input"],
@@ -121,10 +102,6 @@ def _values(row: Row) -> dict[str, Any]:
         "encode_images_per_second": row.encode_rate,
         "decode_images_per_second": row.decode_rate,
     }
-
-
-def _cell(value: object) -> object:
-    return f"{value:.{_DIGITS}g}" if isinstance(value, float) else value
 
 
 def _json_row(row: Row) -> dict[str, Any]:

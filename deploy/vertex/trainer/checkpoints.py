@@ -1,4 +1,4 @@
-"""Checkpoints, one an epoch: whole models with their optimiser, so that a job that was cut off goes on."""
+"""Checkpoints, one each epoch: models with their optimiser, with which an interrupted job continues."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAME = re.compile(r"epoch-(\d{4})\.keras")
 
 
 class Checkpoints(keras.callbacks.Callback):
-    """Writes one after each epoch; it has its name only when it is whole.
+    """Writes one after each epoch; it gets its name after it is complete.
 
     Args:
         folder: local or `gs://`.
@@ -24,7 +24,7 @@ class Checkpoints(keras.callbacks.Callback):
         self._folder = folder
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Writes that of the epoch, counted from 0 by Keras."""
+        """Writes the checkpoint of an epoch; Keras counts epochs from 0."""
         tf.io.gfile.makedirs(self._folder)
         part = posixpath.join(self._folder, "unfinished.keras")
         self.model.save(part)
@@ -32,7 +32,7 @@ class Checkpoints(keras.callbacks.Callback):
 
 
 def newest(folder: str) -> tuple[keras.Model, int] | None:
-    """The last model that was written, and the epochs that it has seen; None where there is none."""
+    """The newest model, and the number of its epochs; None if there is no model."""
     if not tf.io.gfile.isdir(folder):
         return None
     names = [name for name in tf.io.gfile.listdir(folder) if _NAME.fullmatch(name)]

@@ -1,4 +1,4 @@
-"""A convolutional classifier for small images, which takes pixels as they are stored."""
+"""A convolutional classifier for small images; its input is stored pixels."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def classifier(image_size: int, channels: int, num_classes: int, learning_rate: 
 
     Args:
         image_size: side of the images.
-        channels: of them.
-        num_classes: probabilities that it gives.
+        channels: of the images.
+        num_classes: number of classes.
         learning_rate: of Adam.
 
     Returns:

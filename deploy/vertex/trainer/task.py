@@ -27,12 +27,12 @@ _LARGEST_SIDE = 224
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """What is trained and evaluated on.
+    """The data for training and evaluation.
 
     Attributes:
         train: path and split.
-        evaluation: the same; None where there is nothing to evaluate on.
-        class_names: by id; empty where the dataset names none.
+        evaluation: the same; None for no evaluation.
+        class_names: by id; empty if the dataset has no class names.
     """
 
     train: tuple[str, str]
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         size, channels = _shape(data.train, args.image_size)
         num_classes = args.num_classes or len(data.class_names)
         if not num_classes:
-            raise ValueError("--num_classes is not given, and the dataset names no classes")
+            raise ValueError("--num_classes is not given, and the dataset has no class names")
     except ValueError as error:
         print(f"trainer.task: error: {error}", file=sys.stderr)
         return 2
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         initial_epoch=seen,
         epochs=args.epochs,
         callbacks=[Checkpoints(args.checkpoint_dir)],
-        shuffle=False,  # load_dataset does
+        shuffle=False,  # load_dataset shuffles
         verbose=2,
     )
     metrics = {"epochs": max(seen, args.epochs), "history": history.history}
@@ -80,10 +80,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def export(model: keras.Model, folder: str, class_names: Sequence[str], metrics: Mapping[str, Any]) -> None:
-    """Writes the model as SavedModel, which Vertex AI serves, and as model.keras beside it.
+    """Writes the model as a SavedModel, which Vertex AI serves, and as model.keras in the same folder.
 
-    The SavedModel takes float32 images of 0 to 255 and gives probabilities by class id, whose names are in
-    class_names.json; metrics.json has what was measured.
+    From float32 images of 0 to 255, the SavedModel computes probabilities by class id. class_names.json has
+    the names of the classes, metrics.json the measurements.
     """
     model.export(folder, verbose=False)
     model.save(posixpath.join(folder, "model.keras"))
@@ -93,7 +93,7 @@ def export(model: keras.Model, folder: str, class_names: Sequence[str], metrics:
 
 
 def _data(args: argparse.Namespace) -> Data:
-    """Raises ValueError where there is nothing to read."""
+    """Raises ValueError if there is nothing to read."""
     if args.train_files is not None:
         evaluation = None if args.eval_files is None else (args.eval_files, "all")
         return Data((args.train_files, "all"), evaluation, dataset_info(args.train_files).class_names)
