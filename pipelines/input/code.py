@@ -312,7 +312,7 @@ def input_readers(dataset: Dataset, layout: Layout) -> str:
     """The readers of a pipeline.config: of `train` to train on, of `val`, `test` and the like to evaluate."""
     label_map = f"{dataset.folder}/{_LABEL_MAP}"
     has_map = is_file(label_map)
-    missing = f"# label_map_path is missing: there is no {_LABEL_MAP} beside these records."
+    missing = f"# label_map_path is missing: there is no {_LABEL_MAP} next to these records."
     lines = [] if has_map else [missing]
     annotations = _annotations(dataset, layout)
     for split, shards in dataset.splits.items():

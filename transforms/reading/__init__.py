@@ -1,1 +1,1 @@
-"""Reads TFRecords back, ours and others': what is where, what is in a record. No Beam, no TensorFlow."""
+"""Reads TFRecords back, ours and others'. No Beam, no TensorFlow."""

@@ -1,1 +1,1 @@
-"""report.html: what a dataset is, to look at. No Beam, no TensorFlow."""
+"""report.html of a dataset. No Beam, no TensorFlow."""

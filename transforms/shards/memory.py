@@ -1,4 +1,4 @@
-"""Whether the memory of this machine holds what the in-process runner shuffles."""
+"""Whether the shuffle of the in-process runner fits into the memory of this machine."""
 
 from __future__ import annotations
 

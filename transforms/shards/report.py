@@ -39,7 +39,7 @@ class WriteStats(msgspec.Struct):
         work: operations: `source_reads` (files), `images` (through the codecs, or the check of their
             header), `masks` (made).
         reused: records whose images are those of the previous version.
-        unversioned: records one of whose files has no version, so a change may go unnoticed.
+        unversioned: records with a file that has no version, so a change may go unnoticed.
     """
 
     written: int = 0

@@ -32,7 +32,7 @@ def parse_xml(data: bytes) -> Element:
         root = parser.close()
     except DefusedXmlException as error:
         raise BadInput("annotations", "XML with a document type", str(error)) from error
-    except (ParseError, LookupError, ValueError) as error:  # not well-formed, or of no known encoding
+    except (ParseError, LookupError, ValueError) as error:  # not well-formed, or of an unknown encoding
         raise BadInput("annotations", "not XML", str(error)) from error
     if not isinstance(root, Element):
         raise BadInput("annotations", "not XML", "it has no element")

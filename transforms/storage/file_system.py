@@ -231,7 +231,7 @@ class FileSystem(abc.ABC):
         return False
 
     def check_readable(self, path: str) -> None:
-        """Raises OSError where what is at a path is neither a file nor a folder, or may not be read."""
+        """Raises OSError if a path is neither a file nor a folder, or may not be read."""
 
     def is_unchanged(self, path: str, version: int, data: bytes) -> bool:
         """Whether a file that was just read, completely, still has the version that was listed."""

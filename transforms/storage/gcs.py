@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _ITEM_FIELDS = "name,size,generation,crc32c,md5Hash,updated"
 _LIST_FIELDS = f"items({_ITEM_FIELDS}),prefixes,nextPageToken"
-# Of a file that is sent in pieces: what is held, and what a broken connection costs.
+# A piece of a file that is sent: held in memory, and sent again after a broken connection.
 _UPLOAD_PIECE = 16 << 20
 _HELD_BYTES = 16 << 20  # of contents that are written in one request
 _BUFFER = 4 << 20

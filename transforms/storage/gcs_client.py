@@ -26,7 +26,7 @@ CONNECTIONS = 16
 NO_AUTH = "RECORDMILL_NO_AUTH"
 """The environment variable that makes a process ask without credentials."""
 
-# Below what a writer waits for one image: the fault is told as what it is.
+# Shorter than the time that a writer waits for one image, so that the fault itself is reported.
 _RETRY_SECONDS = 90.0
 _FIRST_WAIT_SECONDS = 0.2
 _LONGEST_WAIT_SECONDS = 16.0

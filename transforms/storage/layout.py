@@ -15,7 +15,7 @@ FAILURES = "failures.jsonl"
 REPORT = "report.html"
 REPORT_DATA = "report.json"
 LATEST = "latest.json"
-"""Beside the folders of versions: names the one that readers take."""
+"""Next to the folders of versions: names the version that readers use."""
 LINEAGE = "state"
 """The folder in a version of its lineage: what its shards were made from, for the next one.
 
@@ -66,7 +66,7 @@ class Run:
 
     @property
     def work(self) -> str:
-        """The folder below whose `.recordmill` the run keeps what is not published."""
+        """The folder whose `.recordmill` holds the unpublished files of the run."""
         return os.path.join(self.home, RUNS, self.version) if self.version else self.output
 
     @property

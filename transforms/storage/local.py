@@ -45,7 +45,7 @@ _P = ParamSpec("_P")
 
 
 class LocalFileSystem(FileSystem):
-    """Files of this machine, and of what is mounted there."""
+    """Files of this machine and of mounted file systems."""
 
     scheme = ""
     has_folders = True
@@ -234,7 +234,7 @@ def version_of(found: os.stat_result) -> int:
 
 
 def stat_of(path: str) -> os.stat_result | None:
-    """The status of what is at a path, links followed; None where nothing is there, or may be seen."""
+    """The status at a path, links followed; None if nothing is there, or it is not visible."""
     try:
         return retried(os.stat, path)
     except (OSError, ValueError) as error:

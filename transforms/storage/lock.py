@@ -420,7 +420,7 @@ def release_all() -> None:
 def is_lock_file(path: str) -> bool:
     """Whether a file under `.recordmill` belongs to a lock, perhaps one that is still empty."""
     if file_system(path).has_conditions:
-        return os.path.basename(path) in (_LOCK, _CLOCK)  # what is no lock is refused when it is to be taken
+        return os.path.basename(path) in (_LOCK, _CLOCK)  # taking the lock refuses another file of that name
     return os.path.basename(path) == _LOCK and may_replace(path, Owner.is_begun)
 
 

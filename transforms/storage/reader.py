@@ -92,8 +92,8 @@ def _read_range(ref: ImageRef, reader: Reader) -> bytes:
 
 
 def _is_as_listed(ref: ImageRef, data: bytes) -> bool:
-    """Whether what was just read has the version of its reference, as far as that is known."""
-    if ref.version <= 0:  # it is not known, or a spool's own
+    """Whether the bytes just read have the version of their reference, if it has one."""
+    if ref.version <= 0:  # it has none, or it is of a spool
         return True
     system = file_system(ref.uri)
     if (ref.length is not None or ref.offset) and system.has_conditions:

@@ -43,7 +43,7 @@ _SCRATCH = "scratch"
 _SHARDS = "shards"
 # Of the checkpoints that version 0.1 wrote.
 _OLD_CHECKPOINT = ".state.json"
-# Names of the folders of runs, and of what is in them.
+# Names of the folders of runs, and of their contents.
 _RUN = re.compile(r"[0-9a-f]{16}")
 _OUR_NAMES = re.compile(
     r"scratch|shards|sample\.json|failures\.jsonl|publishing\.json|metadata\.json|run\.json|tfrecord-.*|.+\.\w+\.part",

@@ -15,7 +15,7 @@ from recordmill.transforms.storage.file_system import NEW, ChangedError, file_sy
 from recordmill.transforms.storage.paths import real_path
 from recordmill.transforms.storage.scratch import scratch_folder
 
-# A worker copies a file of a bucket whole, for many images of it.
+# A worker copies a complete file of a bucket, for many of its images.
 _FILE_BYTES = 128 << 20
 _LOOKED_AFTER = 16 << 20  # bytes written between two looks at the free space
 

@@ -117,7 +117,7 @@ def create_file() -> int:
 
 
 C = TypeVar("C")
-"""What a pool's tasks are run with: a `Worker`, or what the pool's setup makes with one."""
+"""The context of a pool's tasks: a `Worker`, or the result of the pool's setup."""
 R = TypeVar("R")
 """The result of a task."""
 

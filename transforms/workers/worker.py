@@ -27,7 +27,7 @@ _PROGRESS_SECONDS = 0.1
 _IDLE_SECONDS = 60
 
 Setup = Callable[[Worker], Any]
-"""Makes what the tasks of a pool are run with, once in each process. It is pickled."""
+"""Makes the context of a pool's tasks, once in each process. It is pickled."""
 
 
 class Order(NamedTuple):
@@ -52,7 +52,7 @@ class Traceback(NamedTuple):
 
 
 class Result(NamedTuple):
-    """From a worker: what a task has returned."""
+    """From a worker: the result of a task."""
 
     value: Any
 
