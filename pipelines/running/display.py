@@ -117,7 +117,8 @@ def _show_lines(stop: threading.Event, only_notes: bool) -> None:
         noted = len(state.notes)
         if not only_notes and (shown if last else time.monotonic() >= due):
             line = _line(state)
-            lines += [line] if line not in ("", shown) else []
+            is_repeated = line == shown or (last and line.partition("%")[0] == shown.partition("%")[0])
+            lines += [line] if line and not is_repeated else []
             shown = line
             due = time.monotonic() + _LINE_SECONDS
         for line in lines:
