@@ -50,7 +50,7 @@ ENVIRONMENT = {
     "DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA": "`true` by default: Google's client does not "
     "request the metadata of buckets, which needs another permission.",
     "MALLOC_MMAP_THRESHOLD_": "glibc, in worker processes: 32 MiB by default, which makes encoding faster.",
-    "MALLOC_TRIM_THRESHOLD_": "glibc, in worker processes: 64 MiB by default, likewise.",
+    "MALLOC_TRIM_THRESHOLD_": "glibc, in worker processes: 64 MiB by default, for the same reason.",
     "AIP_MODEL_DIR": "Vertex AI: folder in which the [trainer](../../deploy/vertex/trainer/README.md) "
     "writes the model.",
     "AIP_CHECKPOINT_DIR": "Vertex AI: folder of the trainer's checkpoints.",
@@ -202,35 +202,43 @@ def limits() -> str:
         f"at most {most:.0f} s"
     )
     return _table(
-        "limit|value|then",
+        "limit|value|if it is exceeded",
         [
             ("pixels of an image", f"{MAX_PIXELS:,}", "`too many pixels`"),
             ("processor time of an image", image, "`takes too long`"),
-            ("time in which a codec must end", f"{pool.ITEM_SECONDS:g} s", "`hangs the codec`"),
-            ("both, with `--optimize` or `--target_ssim`", "five times as long", "likewise"),
+            ("time in which a codec must finish an image", f"{pool.ITEM_SECONDS:g} s", "`hangs the codec`"),
+            ("both times, with `--optimize` or `--target_ssim`", "five times as long", "as above"),
             ("text of a PNG, per keyword", f"{png._LONGEST_TEXT >> 20} MiB", "ignored"),
             (
-                "sign of life of a job, on a disk",
+                "time since the last sign of life of a job, on a disk",
                 f"{lock._LockFile.dead_seconds:g} s",
                 "the job counts as dead",
             ),
             (
-                "sign of life of a job, in a bucket",
+                "time since the last sign of life of a job, in a bucket",
                 f"{lock._LockObject.dead_seconds:g} s",
                 "the job counts as dead",
             ),
-            ("renewal of the lock in a bucket", f"every {lock._LockObject.renew_seconds:g} s", ""),
-            ("retries of a request to a bucket", f"{gcs_client._RETRY_SECONDS:g} s", "the job fails"),
-            ("requests of a process at a time", f"{gcs_client.CONNECTIONS}", "others wait"),
+            (
+                "interval in which a job renews its lock in a bucket",
+                f"every {lock._LockObject.renew_seconds:g} s",
+                "",
+            ),
+            (
+                "time in which a request to a bucket is retried",
+                f"{gcs_client._RETRY_SECONDS:g} s",
+                "the job fails",
+            ),
+            ("simultaneous requests of a process", f"{gcs_client.CONNECTIONS}", "others wait"),
             (
                 "images that a process reads ahead",
                 f"{reader._IMAGES} images or {reader._BYTES >> 20} MB",
                 "reading waits",
             ),
             (
-                "container that a process copies from a bucket",
+                "size up to which a process copies a container from a bucket",
                 f"{gcs._LARGEST_COPY >> 20} MB",
-                "ranges are requested",
+                "the process requests ranges of it",
             ),
         ],
     )
