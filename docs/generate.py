@@ -39,12 +39,14 @@ from recordmill.transforms.workers import pool, task
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = (CONVERT, INSPECT, VERIFY, REPORT, SCHEMA, SWEEP, FORMATS)
 ENVIRONMENT = {
-    "RECORDMILL_NO_AUTH": "If set, requests to Cloud Storage have no credentials; the flag `--no_auth` sets this variable.",
+    "RECORDMILL_NO_AUTH": "If set, requests to Cloud Storage have no credentials. "
+    "The flag `--no_auth` sets this variable.",
     "STORAGE_EMULATOR_HOST": "URL of an emulator that replaces Cloud Storage.",
     "GOOGLE_APPLICATION_CREDENTIALS": "File with credentials for Google Cloud; Google's client reads it.",
     "TMPDIR": "Folder of temporary files: unfinished shards for a bucket, unpacked images, annotations. "
     "Python reads it; the default is `/tmp`.",
-    "TF_CONFIG": "Cluster of `tf.distribute`. With several workers, `load_dataset` uses the same order on all of them.",
+    "TF_CONFIG": "Cluster of `tf.distribute`. With several workers, `load_dataset` uses the "
+    "same order on all of them.",
     "GCE_METADATA_TIMEOUT": "Timeout of the metadata server of Google Cloud, in seconds; default 1.",
     "GCE_METADATA_DETECT_RETRIES": "Number of attempts to reach the metadata server; default 1.",
     "DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA": "`true` by default: Google's client does not "

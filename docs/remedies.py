@@ -2,7 +2,7 @@
 
 REMEDIES = {
     "XML in no folder of annotations": (
-        "The XML file is not in a folder such as `Annotations/` or `bbox/`. Move it if it belongs to an image."
+        "The XML file is in no folder such as `Annotations/` or `bbox/`. Move it if it belongs to an image."
     ),
     "XML too large": "The file is larger or deeper than the [limits](sources.md#limits).",
     "XML with a document type": "Remove the DOCTYPE: entities are never read.",
@@ -20,7 +20,7 @@ REMEDIES = {
     "annotation without its image": (
         "No image has this name. Check the path, or add its folder with `--image_root`."
     ),
-    "another member of the same name": "The archive contains two members of this name. Only the first is read.",
+    "another member of the same name": "Two members have this name. Only the first is read.",
     "attribute is not text": "Write the attribute of the object as text.",
     "attribute of a box is not -1, 0 or 1": "Correct the cell of the Open Images CSV.",
     "bounding box is not four numbers": "Correct `bbox`: x, y, width, height.",
@@ -113,7 +113,7 @@ REMEDIES = {
     "label without a name": "The id is outside the names of the ClassLabel.",
     "labels that nobody has verified are not taken": "Open Images: only verified labels are read.",
     "labels without images": "No array or IDX file of images has this name.",
-    "listed and not there": "A list in `ImageSets/` names an image that has neither a file nor an annotation.",
+    "listed and not there": "A list in `ImageSets/` names an image with neither file nor annotation.",
     "listed image that is not there and has no annotation": "The list of images names it. Nothing is lost.",
     "lists of different lengths": (
         "The lists of one object feature differ in length from its boxes. Write the records again."
