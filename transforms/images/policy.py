@@ -105,8 +105,8 @@ class ImagePolicy:
     )
     alpha: str = flag(
         "keep",
-        "transparency: keep: store it, in a format that supports it; flatten: draw the image on "
-        "--background; fail: fail such images",
+        "transparent images: keep stores them in a format that supports transparency; flatten draws them on "
+        "--background; fail fails them",
         values=ALPHAS,
     )
     background: tuple[int, int, int] = flag(

@@ -75,7 +75,7 @@ class SourceConfig:
     )
     label_pattern: str | None = flag(
         None,
-        "regular expression whose group named label, or else first group, is the label in the key",
+        "regular expression for the key: its group named label, or its first group, is the label",
         metavar="REGEX",
         pattern=r".*\(.+\).*",
     )
