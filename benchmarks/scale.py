@@ -188,21 +188,23 @@ def cost_table(size: Size) -> str:
 _GROWS: dict[str, Callable[[Size], str]] = {
     "images, of 100 KB": lambda size: _bytes(size.images * IMAGE_BYTES),
     "shards, by default": lambda size: f"{size.shards:,}",
-    "a shard": lambda size: _bytes(size.images * IMAGE_BYTES / size.shards),
-    "images a shard": lambda size: f"{size.images / size.shards:,.0f}",
+    "size of a shard": lambda size: _bytes(size.images * IMAGE_BYTES / size.shards),
+    "images in a shard": lambda size: f"{size.images / size.shards:,.0f}",
     "references": lambda size: _bytes(size.images * REFERENCE),
     "references of one shard": lambda size: _bytes(size.images * REFERENCE / size.shards),
-    "through the shuffle, in and out": lambda size: _bytes(_shuffled(size)),
+    "bytes into and out of the shuffle": lambda size: _bytes(_shuffled(size)),
     "lineage": lambda size: _bytes(size.images * LINEAGE),
-    "stored, a month": lambda size: f"${_figure(size.images * IMAGE_BYTES / 1e9 * estimate.STORED_GB_MONTH)}",
-    "failures.jsonl, if 1 % fail": lambda size: _bytes(size.images / 100 * FAILURE),
-    "hashes in one of the 256 groups that find repeated keys": lambda size: _bytes(
-        size.images * KEY_HASH / 256
+    "storage for a month": lambda size: (
+        f"${_figure(size.images * IMAGE_BYTES / 1e9 * estimate.STORED_GB_MONTH)}"
     ),
-    "batches that one bundle may hold open": lambda size: _bytes(min(size.shards * BATCH_BYTES, HELD_BYTES)),
-    "names of one folder in memory": lambda size: _bytes(min(size.images, NAMES_HELD) * NAME),
-    "lines of failures.jsonl in memory": lambda size: _bytes(min(size.images / 100 * FAILURE, FAILURES_HELD)),
-    "reports, a side input": lambda size: _bytes(size.shards * REPORT),
+    "failures.jsonl, if 1 % fail": lambda size: _bytes(size.images / 100 * FAILURE),
+    "hashes in one of 256 groups, to find repeated keys": lambda size: _bytes(size.images * KEY_HASH / 256),
+    "open batches of one bundle": lambda size: _bytes(min(size.shards * BATCH_BYTES, HELD_BYTES)),
+    "names of one folder, in memory": lambda size: _bytes(min(size.images, NAMES_HELD) * NAME),
+    "lines of failures.jsonl, in memory": lambda size: _bytes(
+        min(size.images / 100 * FAILURE, FAILURES_HELD)
+    ),
+    "reports of all shards, a side input": lambda size: _bytes(size.shards * REPORT),
     "manifest.json": lambda size: _bytes(size.shards * MANIFEST),
 }
 

@@ -39,18 +39,20 @@ from recordmill.transforms.workers import pool, task
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = (CONVERT, INSPECT, VERIFY, REPORT, SCHEMA, SWEEP, FORMATS)
 ENVIRONMENT = {
-    "RECORDMILL_NO_AUTH": "If set, requests to Cloud Storage carry no credentials; `--no_auth` sets it.",
-    "STORAGE_EMULATOR_HOST": "URL of an emulator of Cloud Storage, which is used instead of the service.",
-    "GOOGLE_APPLICATION_CREDENTIALS": "File of credentials for Google Cloud; Google's client reads it.",
+    "RECORDMILL_NO_AUTH": "If set, requests to Cloud Storage have no credentials. "
+    "The flag `--no_auth` sets this variable.",
+    "STORAGE_EMULATOR_HOST": "URL of an emulator that replaces Cloud Storage.",
+    "GOOGLE_APPLICATION_CREDENTIALS": "File with credentials for Google Cloud; Google's client reads it.",
     "TMPDIR": "Folder of temporary files: unfinished shards for a bucket, unpacked images, annotations. "
     "Python reads it; the default is `/tmp`.",
-    "TF_CONFIG": "Cluster of `tf.distribute`. `load_dataset` uses one order for all its workers.",
-    "GCE_METADATA_TIMEOUT": "Seconds in which the metadata server of Google Cloud must answer; default 1.",
-    "GCE_METADATA_DETECT_RETRIES": "Attempts to find that server; default 1.",
+    "TF_CONFIG": "Cluster of `tf.distribute`. With several workers, `load_dataset` uses the "
+    "same order on all of them.",
+    "GCE_METADATA_TIMEOUT": "Timeout of the metadata server of Google Cloud, in seconds; default 1.",
+    "GCE_METADATA_DETECT_RETRIES": "Number of attempts to reach the metadata server; default 1.",
     "DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA": "`true` by default: Google's client does not "
     "request the metadata of buckets, which needs another permission.",
     "MALLOC_MMAP_THRESHOLD_": "glibc, in worker processes: 32 MiB by default, which makes encoding faster.",
-    "MALLOC_TRIM_THRESHOLD_": "glibc, in worker processes: 64 MiB by default, likewise.",
+    "MALLOC_TRIM_THRESHOLD_": "glibc, in worker processes: 64 MiB by default, for the same reason.",
     "AIP_MODEL_DIR": "Vertex AI: folder in which the [trainer](../../deploy/vertex/trainer/README.md) "
     "writes the model.",
     "AIP_CHECKPOINT_DIR": "Vertex AI: folder of the trainer's checkpoints.",
@@ -202,35 +204,43 @@ def limits() -> str:
         f"at most {most:.0f} s"
     )
     return _table(
-        "limit|value|then",
+        "limit|value|if it is exceeded",
         [
             ("pixels of an image", f"{MAX_PIXELS:,}", "`too many pixels`"),
             ("processor time of an image", image, "`takes too long`"),
-            ("time in which a codec must end", f"{pool.ITEM_SECONDS:g} s", "`hangs the codec`"),
-            ("both, with `--optimize` or `--target_ssim`", "five times as long", "likewise"),
+            ("time in which a codec must finish an image", f"{pool.ITEM_SECONDS:g} s", "`hangs the codec`"),
+            ("both times, with `--optimize` or `--target_ssim`", "five times as long", "as above"),
             ("text of a PNG, per keyword", f"{png._LONGEST_TEXT >> 20} MiB", "ignored"),
             (
-                "sign of life of a job, on a disk",
+                "time since the last sign of life of a job, on a disk",
                 f"{lock._LockFile.dead_seconds:g} s",
                 "the job counts as dead",
             ),
             (
-                "sign of life of a job, in a bucket",
+                "time since the last sign of life of a job, in a bucket",
                 f"{lock._LockObject.dead_seconds:g} s",
                 "the job counts as dead",
             ),
-            ("renewal of the lock in a bucket", f"every {lock._LockObject.renew_seconds:g} s", ""),
-            ("retries of a request to a bucket", f"{gcs_client._RETRY_SECONDS:g} s", "the job fails"),
-            ("requests of a process at a time", f"{gcs_client.CONNECTIONS}", "others wait"),
+            (
+                "interval in which a job renews its lock in a bucket",
+                f"every {lock._LockObject.renew_seconds:g} s",
+                "",
+            ),
+            (
+                "time in which a request to a bucket is retried",
+                f"{gcs_client._RETRY_SECONDS:g} s",
+                "the job fails",
+            ),
+            ("simultaneous requests of a process", f"{gcs_client.CONNECTIONS}", "others wait"),
             (
                 "images that a process reads ahead",
                 f"{reader._IMAGES} images or {reader._BYTES >> 20} MB",
                 "reading waits",
             ),
             (
-                "container that a process copies from a bucket",
+                "size up to which a process copies a container from a bucket",
                 f"{gcs._LARGEST_COPY >> 20} MB",
-                "ranges are requested",
+                "the process requests ranges of it",
             ),
         ],
     )

@@ -2,7 +2,7 @@
 
 REMEDIES = {
     "XML in no folder of annotations": (
-        "An XML file outside `Annotations/`, `bbox/` and the like. Move it if it belongs to an image."
+        "The XML file is in no folder such as `Annotations/` or `bbox/`. Move it if it belongs to an image."
     ),
     "XML too large": "The file is larger or deeper than the [limits](sources.md#limits).",
     "XML with a document type": "Remove the DOCTYPE: entities are never read.",
@@ -20,12 +20,12 @@ REMEDIES = {
     "annotation without its image": (
         "No image has this name. Check the path, or add its folder with `--image_root`."
     ),
-    "another member of the same name": "The archive holds the name twice. Only the first is read.",
+    "another member of the same name": "Two members have this name. Only the first is read.",
     "attribute is not text": "Write the attribute of the object as text.",
     "attribute of a box is not -1, 0 or 1": "Correct the cell of the Open Images CSV.",
     "bounding box is not four numbers": "Correct `bbox`: x, y, width, height.",
     "box clipped": "The box was partly outside the image. `--boxes drop` or `fail` treats it differently.",
-    "box cut off by the crop": "`--fit crop` removed all of the box.",
+    "box cut off by the crop": "`--fit crop` removed the complete box.",
     "box in pixels": "`image/object/bbox` must be normalised to [0, 1]. Write the records again.",
     "box is not a number": "A coordinate is NaN or infinite. Correct it.",
     "box is not four numbers": "Correct the four cells or list items of the box.",
@@ -34,7 +34,7 @@ REMEDIES = {
     ),
     "box is not two or four vertices": "Correct the row of the Vertex AI import file.",
     "box outside the image": (
-        "`--boxes fail`: the box is partly or entirely outside. Correct it, or use `clip` or `drop`."
+        "With `--boxes fail`: the box is partly or completely outside. Correct it, or use `clip` or `drop`."
     ),
     "box outside the image dropped": "The box was outside the image, or partly outside with `--boxes drop`.",
     "box without a label": "Fill in the label of the row.",
@@ -57,7 +57,7 @@ REMEDIES = {
     "colour without a class": (
         "The mask has a colour that the table of colours lacks. Add it, or correct the mask."
     ),
-    "column not read": "The column holds more images than the one of the record.",
+    "column not read": "The column holds further images. A record stores one image.",
     "compression is not read": "Compress the archive with deflate, or store its members.",
     "confidence is not a number from 0 to 1": "Correct the cell of the Open Images CSV.",
     "coordinates are not shares of the image": "YOLO's coordinates must be normalised to [0, 1].",
@@ -93,7 +93,7 @@ REMEDIES = {
         "The annotations were made for another version of the image. Use the original image."
     ),
     "image of no known format": (
-        "The bytes of the feature are no image. Raw pixels need features for their height and width."
+        "The bytes of the feature are not an image. Raw pixels need features for their height and width."
     ),
     "image twice": "Two entries of the COCO files are one image. Remove one.",
     "image without a file name": "Add `file_name` to the entry of the image.",
@@ -113,7 +113,7 @@ REMEDIES = {
     "label without a name": "The id is outside the names of the ClassLabel.",
     "labels that nobody has verified are not taken": "Open Images: only verified labels are read.",
     "labels without images": "No array or IDX file of images has this name.",
-    "listed and not there": "A list of ImageSets names it, and there is no image or annotation.",
+    "listed and not there": "A list in `ImageSets/` names an image with neither file nor annotation.",
     "listed image that is not there and has no annotation": "The list of images names it. Nothing is lost.",
     "lists of different lengths": (
         "The lists of one object feature differ in length from its boxes. Write the records again."
@@ -123,7 +123,7 @@ REMEDIES = {
     "mask is not lossless": "JPEG changes class ids. Save the mask as PNG.",
     "mask not found": "The annotation names a mask that does not exist. Check the path.",
     "mask of another size than its image": "Scale the mask to the image without interpolation.",
-    "mask of no known format": "The bytes of the mask are no image. Save it as PNG.",
+    "mask of no known format": "The bytes of the mask are not an image. Save the mask as PNG.",
     "mask of no object": "No object of the annotations uses this mask.",
     "mask value without a class": (
         "The mask has an id that no class has. Add the class to `classes.txt`, or correct the mask."
@@ -163,7 +163,7 @@ REMEDIES = {
     "not a file name": (
         "The path has a NUL byte, an empty part or another character that file systems refuse."
     ),
-    "not a label file": "The `.txt` file has no image and is no list.",
+    "not a label file": "The `.txt` file belongs to no image, and is not a list.",
     "not a list of steps": "Write the value as a list with one item for each step.",
     "not a prediction string": "Kaggle's cell must be `class xmin ymin xmax ymax …`.",
     "not a sequence": "Each line is an object with `context` and `feature_lists`.",
@@ -172,7 +172,7 @@ REMEDIES = {
     "not an IDX file by name": "The file is not used.",
     "not an archive by name": "The file is not used.",
     "not an array by name": "The file is not used.",
-    "not an image": "The bytes begin like no image format.",
+    "not an image": "The file does not begin like any image format.",
     "not an image by name": "The file has no extension of an image. Rename it if it is one.",
     "not found": (
         "The path does not exist. The detail names the folders that were searched; add one with "
@@ -185,10 +185,10 @@ REMEDIES = {
     "object without a class": "Give each object a label or class id.",
     "object without box and mask": "The annotation has neither `bbox` nor `segmentation`.",
     "objects are not lists of values": "`objects` holds lists: one value for each object.",
-    "out of range": "The image lies behind the end of its container. The container has changed.",
-    "outside the archive": "The member's name leads out of the archive. It is never read.",
+    "out of range": "The image is past the end of its container. The container has changed.",
+    "outside the archive": "The name of the member points outside the archive. The member is never read.",
     "outside the input root": (
-        "The path leads out of the input and every `--image_root`. Add its folder with `--image_root`."
+        "The path is outside the input and every `--image_root`. Add its folder with `--image_root`."
     ),
     "panoptic id without a segment": "The mask has an id that `segments_info` lacks.",
     "panoptic mask not found": "Check the folder of panoptic PNGs, or add it with `--image_root`.",
@@ -198,7 +198,7 @@ REMEDIES = {
     "polygon far outside the image": "The coordinates are not those of this image.",
     "polygon is not pairs of numbers": "Give x and y of each point.",
     "row has a NUL byte": "Remove the byte.",
-    "row has not two cells": "Each row is an image and a class.",
+    "row has not two cells": "Each row needs two cells: an image and a class.",
     "row is not Unicode": "Save the file as UTF-8.",
     "row too long": "The row is longer than the [limit](sources.md#limits). A quote may be unclosed.",
     "row without a label": "Fill in `LabelName`.",

@@ -67,7 +67,7 @@ def test_the_example_converts(corners: Path, tmp_path: Path, capsys: pytest.Capt
 
 def test_formats_lists_it(corners: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["formats", "corners"]) == 0
-    assert "an image, its label and the corners of its box a line" in capsys.readouterr().out
+    assert "an image, its label and the corners of its box on each line" in capsys.readouterr().out
 
 
 def test_what_a_file_system_needs() -> None:

@@ -32,7 +32,7 @@ class DatasetConfig:
     policy: ImagePolicy = setting(ImagePolicy(), "how images are stored")
     schema: str = flag(
         "auto",
-        "names and meaning of the features: auto fits the source or its records; "
+        "names and meaning of the features: auto chooses by the source or its records; "
         f"{', '.join(SCHEMA_NAMES)}; or several, such as detection,segmentation",
         "records",
         parse=_schemas,
@@ -44,37 +44,41 @@ class DatasetConfig:
     )
     boxes: str = flag(
         "clip",
-        "boxes partly outside their image: clip or drop them, or fail the record; boxes without area are "
-        "dropped, or fail the record with fail",
+        "boxes partly outside their image: clip them, drop them, or fail the record; boxes without area are "
+        "dropped with clip and drop, and fail the record with fail",
         "records",
         values=BOXES,
     )
     label_names: tuple[str, ...] | None = flag(
         None,
-        "names of the labels, one a line, in the order of their ids; or a label_map.pbtxt",
+        "names of the labels, one on each line, in the order of their ids; or a label_map.pbtxt",
         "input and output",
         name="label_file",
         parse=str,
         path="file",
         metavar="FILE",
     )
-    label_classes: Mapping[int, str] | None = setting(
-        None, "names of the labels by their ids, of a label map"
-    )
-    label_texts: Mapping[str, str] = setting({}, "display names of a label map, by name")
+    label_classes: Mapping[int, str] | None = setting(None, "names of the labels by id, from a label map")
+    label_texts: Mapping[str, str] = setting({}, "display names by label, from a label map")
     label_offset: int | None = flag(
-        None, "added to every label id", "input and output", metavar="N", default_text="the schema's first id"
+        None,
+        "number that is added to every label id",
+        "input and output",
+        metavar="N",
+        default_text="the schema's first id",
     )
     splits: Mapping[str, float] = flag(
         {},
-        "split by a hash of the key, over the source's own splits; the fractions add up to 1",
+        "splits by a hash of the key, instead of the splits of the source; the fractions add up to 1",
         "shards",
         parse=fractions,
         metavar="NAME=FRACTION,…",
         pattern=r"{0}(,{0})*".format(r"[A-Za-z0-9_-]+=([01]|[01]?\.[0-9]+)"),
     )
     expected_splits: tuple[str, ...] = setting(
-        (), "splits that the source's layout names: without a record, the job fails", determines_bytes=False
+        (),
+        "splits that the layout of the source names; if one of them has no record, the job fails",
+        determines_bytes=False,
     )
     group_by: str | None = flag(
         None,
@@ -84,13 +88,13 @@ class DatasetConfig:
     )
     group_pattern: str | None = flag(
         None,
-        "with --splits: records whose keys match this regular expression alike stay together",
+        "with --splits: records with the same match of this regular expression in their keys stay together",
         "shards",
         metavar="REGEX",
     )
     num_shards: int | Mapping[str, int] | None = flag(
         None,
-        "shards of each split",
+        "number of shards of each split: the same N for every split, or a number for each",
         "shards",
         parse=shard_counts,
         metavar="N|NAME=N,…",
@@ -108,33 +112,39 @@ class DatasetConfig:
         pattern=r"[0-9]+(\.[0-9]+)? ?([kKmMgGtT][iI]?)?[bB]?",
     )
     reader_hosts: int | None = flag(
-        None, "hosts that will read: 10 shards for each, of at least 10 MB", "shards", at_least=1, metavar="N"
+        None,
+        "number of hosts that will read the dataset: 10 shards for each host, of at least 10 MB",
+        "shards",
+        at_least=1,
+        metavar="N",
     )
-    seed: int = flag(0, "seed of order and shards, never of splits", "shards", metavar="N")
+    seed: int = flag(
+        0, "seed of the order and of the shards; it does not change the splits", "shards", metavar="N"
+    )
     order: str = flag(
-        "shuffled", "order of the records over all shards", "shards", values=("shuffled", "key")
+        "shuffled", "order of the records across all shards", "shards", values=("shuffled", "key")
     )
     writer: str = flag(
         "shards",
-        "shards: complete shards, the same bytes each time, and an interrupted job can be resumed; beam: "
-        "beam.io.WriteToTFRecord, which shuffles the records; auto: shards on one machine and for "
-        "versions, beam elsewhere",
+        "shards: writes complete shards, with the same bytes each time; an interrupted job can be resumed. "
+        "beam: beam.io.WriteToTFRecord, which shuffles the records. auto: shards on one machine and for "
+        "versions, otherwise beam",
         "shards",
         values=("shards", "beam"),
         auto=True,
     )
     split_names: tuple[str, ...] = setting(
-        (), "every split that a record may have; with writer beam they must be given", determines_bytes=False
+        (), "every split that a record may have; required if writer is beam", determines_bytes=False
     )
     overwrite: bool = flag(
         False,
-        "replace the dataset that --output holds; it stays until the new one is complete",
+        "replace the dataset in --output; the old one stays until the new one is complete",
         "running",
         determines_bytes=False,
     )
     max_failure_ratio: float = flag(
         0.01,
-        "share of failed inputs above which nothing is published",
+        "largest share of inputs that may fail; above it, nothing is published",
         "running",
         at_least=0,
         at_most=1,
@@ -153,14 +163,18 @@ class DatasetConfig:
         "dataset", "the dataset's name for TFDS", "shards", metavar="NAME", default_text="from --output"
     )
     untyped_features: bool = setting(
-        False, "free features are text, and the complete column determines their type", determines_bytes=False
+        False,
+        "free features are text; their type is detected from the complete column",
+        determines_bytes=False,
     )
     shuffles_in_memory: bool = setting(
-        True, "the runner shuffles in memory, on one machine; else on disks", determines_bytes=False
+        True,
+        "whether the runner shuffles in memory, on one machine; otherwise on disks",
+        determines_bytes=False,
     )
     workers: int = setting(
         0,
-        "processes that write, on the machine of the pipeline; 0 for the runner's workers",
+        "number of writer processes on the machine of the pipeline; 0: the runner's workers write",
         determines_bytes=False,
     )
     worker_slots: int = setting(
@@ -168,8 +182,8 @@ class DatasetConfig:
     )
     dataset_version: str | None = flag(
         None,
-        "publish in a folder of this name below --output, next to the previous versions, and reuse what "
-        "has not changed since the latest; auto increments the last number, and publishes nothing if "
+        "publish in a folder of this name below --output, next to the previous versions, and reuse the "
+        "unchanged records of the latest; auto increments the last number, and publishes nothing if "
         "nothing has changed",
         "running",
         metavar="auto|X.Y.Z",
@@ -178,8 +192,8 @@ class DatasetConfig:
     )
     keep_versions: int | None = flag(
         None,
-        "with --dataset_version: how many versions are kept; the oldest are removed, but never the "
-        "highest or the one that latest.json names",
+        "with --dataset_version: number of versions to keep; the oldest are removed, but never the highest "
+        "or the one that latest.json names",
         "running",
         at_least=1,
         metavar="N",

@@ -35,18 +35,18 @@ class ReadSource(beam.PTransform):
     """Lists a source: an ImageRecord for each image, a Failure for each other input, and
     the classes that it defines.
 
-    The list is made by workers, never by the launcher: the job graph is the same for ten files and for
-    millions.
+    Workers list the input, never the launcher: the job graph is the same for ten files and for millions.
 
     Args:
-        config: which source, and how it is read.
-        scratch: a folder, or a `gs://` prefix, for what has to be decompressed once; it must outlive the
-            pipeline's run, and be one that all workers can read. None takes one under the system's
-            temporary folder, removed when the process ends.
-        parts: that a large input is listed in where its source can (a folder of a bucket, many archives or
-            tables): about as many or more, side by side. On one machine one is as fast.
-        is_located: the input is the folder that `detect` found. Without it, the job fails if the dataset is
-            in a folder below the input.
+        config: the source, and how to read it.
+        scratch: a folder or `gs://` prefix for decompressed files. All workers must be able to read it, until
+            the pipeline ends. None: a folder in the system's temporary folder, which is removed when the
+            process ends.
+        parts: approximate number of parts into which a large input is split, to list them in parallel. Only
+            some inputs can be split: a folder of a bucket, many archives or tables. On one machine, more
+            than 1 is not faster.
+        is_located: whether `input` is the folder that `detect` returned. Otherwise, the job fails if the
+            dataset is in a folder below the input.
     """
 
     def __init__(

@@ -27,9 +27,9 @@ class BadInput(Exception):
 
     Args:
         stage: the step that failed: `list`, `manifest`, `annotations`, `load`, `decode`, `encode` or `build`.
-        reason: a short sentence, the same for all inputs that fail alike: failures are counted by it.
+        reason: a short sentence, the same for all inputs with the same fault. Failures are counted by it.
         detail: the values of this input, and the remedy if there is one.
-        key: the record's key; code that sees only bytes leaves it empty, and its caller sets it.
+        key: the record's key. Code that has only the bytes leaves it empty, and its caller sets it.
     """
 
     def __init__(self, stage: str, reason: str, detail: str = "", key: str = "") -> None:
@@ -53,7 +53,7 @@ class JobError(Exception):
     """The job cannot continue because of the input or the machine.
 
     Args:
-        message: one line that names flags; the error names the parameters of the Python API instead.
+        message: one line. Flags in it are replaced by the parameters of the Python API.
     """
 
     def __init__(self, message: str) -> None:
@@ -64,7 +64,10 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
     """An input that is not in the dataset: failed, or skipped on purpose.
 
     Attributes:
-        key: of the record, or of the file or row that is not a record.
+        key: key of the record, or name of the file or row that is not a record.
+        stage: the step that found the problem.
+        reason: one of the reasons in docs/reference/failures.md.
+        detail: the values of this input, and often the remedy.
         skipped: the input was left out on purpose.
         kept: the record was written, but one of its annotations was changed or dropped.
     """
@@ -92,19 +95,19 @@ class _Tagged(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", re
 
 
 class ImageRef(_Tagged, frozen=True, tag=1):
-    """Where an image's stored bytes are.
+    """The location of the bytes of an image.
 
     Attributes:
-        uri: a local path without links (`os.path.realpath`), or a URI.
-        offset: first byte, for an image inside a container.
+        uri: a local path with all links resolved (`os.path.realpath`), or a URI.
+        offset: position of the first byte, for an image inside a container.
         length: number of bytes; None for the complete file.
         pixels: (height, width, channels) of raw uint8 pixels, row by row; None for an encoded image.
-        version: changes when the stored bytes change. Of a local file, a hash of size and modification time;
-            of an object, a hash of its content, and of a range of one, its generation. Negative: minus a
-            hash of bytes that were unpacked from a container. 0 if it is unknown.
-        wrapping: empty if the bytes are the image's own; `zip:<packed size>:<size>:<CRC-32>` if they are a
-            member of a ZIP archive, from its local header on, stored or deflated; bytes of the next member
-            may follow.
+        version: a number that changes when the bytes change; 0 if unknown. For a local file, a hash of its
+            size and modification time. For an object in a bucket, a hash of its content; for a range of an
+            object, its generation. For bytes unpacked from a container, a hash of them, as a negative number.
+        wrapping: empty if the bytes are the image itself. `zip:<packed size>:<size>:<CRC-32>` if they are a
+            stored or deflated member of a ZIP archive, beginning with its local header; bytes of the next
+            member may follow.
     """
 
     uri: str
@@ -120,7 +123,7 @@ BOXES = ("clip", "drop", "fail")
 
 
 class Box(NamedTuple):
-    """A box of an object, in the unit of its annotations: pixel i covers i to i + 1."""
+    """A box of an object, in the unit of its annotations. In pixels, pixel i covers i to i + 1."""
 
     xmin: float
     ymin: float
@@ -129,9 +132,9 @@ class Box(NamedTuple):
 
 
 class Rle(_Tagged, frozen=True, tag=2):
-    """A mask as COCO's run lengths, column by column, beginning with a run of zeros.
+    """A mask as run lengths of COCO, column by column. The first run is of zeros.
 
-    `counts` are the runs; or text, as pycocotools compresses them.
+    `counts` holds the runs, or the text into which pycocotools compresses them.
     """
 
     height: int
@@ -144,7 +147,7 @@ Polygons = tuple[tuple[float, ...], ...]
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True):
-    """A part of an object, as PASCAL VOC has heads, hands and feet."""
+    """A part of an object, such as the heads, hands and feet in PASCAL VOC."""
 
     name: str
     box: Box
@@ -154,13 +157,14 @@ class AnnotatedObject(msgspec.Struct, frozen=True, array_like=True):
     """One object in an image.
 
     Attributes:
-        label: class name or id, as the source has it.
-        box: around it; None if only its mask gives its extent.
-        mask: polygons, run lengths, or an image of the picture's size that is not 0 where the object is.
-        keypoints: x, y and COCO's visibility: 0 not labelled (x and y are 0), 1 hidden, 2 visible.
-        parts: with boxes of their own.
+        label: class name or id, as in the source.
+        box: the box around the object; None if the source has only a mask.
+        mask: polygons, run lengths, or an image of the same size with values other than 0 on the object.
+        keypoints: x, y and visibility of each, as in COCO: 0 not labelled (x and y are 0), 1 hidden,
+            2 visible.
+        parts: parts of the object, each with its own box.
         attributes: other values by name: `is_crowd`, `area` (square pixels), `difficult`, …; stored as
-            image/object/<name>. An absent value is left out.
+            image/object/<name>. A missing value has no entry.
     """
 
     label: str | int
@@ -176,7 +180,8 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         id: R + 256 G + 65536 B of its pixels.
-        is_thing: whether it is one object, not stuff.
+        label: class name or id, as in the source.
+        is_thing: whether the segment is one object; otherwise it is stuff.
     """
 
     id: int
@@ -189,13 +194,13 @@ IGNORE = 255
 
 
 class MaskImage(msgspec.Struct, frozen=True, array_like=True):
-    """An image whose pixels are classes or objects, of the size of the picture.
+    """A mask image: its pixels are classes or objects. It has the size of the image that it belongs to.
 
     Attributes:
-        image: the file: grey or palette if the values are ids, else RGB.
-        colors: (0xRRGGBB, class id) of a mask in colours; empty if the values are ids. Any other colour
+        image: the file: grey or palette if the values are ids, otherwise RGB.
+        colors: (0xRRGGBB, class id) of each colour; empty if the values are ids. A colour that is not listed
             fails the record.
-        segments: of a panoptic mask.
+        segments: the segments of a panoptic mask.
     """
 
     image: ImageRef
@@ -207,9 +212,10 @@ class Steps(msgspec.Struct, frozen=True, array_like=True):
     """The steps of a SequenceExample.
 
     Attributes:
-        frames: the image of each step. Empty, or as long as `labels` if there are any.
-        labels: of each step; likewise.
-        lists: other values by name, a scalar or a tuple for each step; lists may differ in length.
+        frames: the image of each step; empty if there are no images.
+        labels: the class names or ids of each step; empty if there are none. If both `frames` and `labels`
+            have items, they have the same length.
+        lists: other values by name: a scalar or a tuple for each step. Lists may differ in length.
     """
 
     frames: tuple[ImageRef, ...] = ()
@@ -221,18 +227,18 @@ class Annotations(msgspec.Struct, frozen=True, array_like=True):
     """The annotations of an image.
 
     Attributes:
-        labels: class names or ids of the image, as the source has them; several for multi-label data.
-        features: free features by name, in the order of the source. An absent value is left out, not None.
-        objects: in the order of the source.
-        captions: sentences.
-        masks: by what their pixels are: `class`, `instance` (0 is no object) or `panoptic`.
+        labels: class names or ids of the image, as in the source; several for multi-label data.
+        features: free features by name, in the order of the source. A missing value has no entry.
+        objects: the objects, in the order of the source.
+        captions: sentences about the image.
+        masks: masks by the kind of their pixels: `class`, `instance` (0 is no object) or `panoptic`.
         size: (height, width) that the annotations were made for; None if the source does not state it. A
             record whose image has another size fails.
-        relative: coordinates are normalised to [0, 1]; else in pixels.
-        upright: coordinates refer to the picture turned by its EXIF orientation; False if they refer to the
-            pixels as the file has them. If `size` fits only one of the two, `size` decides.
-        source_id: the source's id of the image, if that is not its key.
-        steps: of a sequence, whose `image` is None.
+        relative: coordinates are normalised to [0, 1]; otherwise they are in pixels.
+        upright: coordinates refer to the image after its EXIF rotation; otherwise to the pixels as stored
+            in the file. If `size` fits only one of the two, `size` decides.
+        source_id: id of the image in the source, if it is not the key.
+        steps: the steps of a sequence. The record of a sequence has no `image`.
     """
 
     labels: tuple[str | int, ...] = ()
@@ -253,12 +259,12 @@ class Annotations(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClassNames:
-    """Classes that a source defines: one of the elements that it lists.
+    """Classes that a source defines. `ReadSource` emits them together with the records.
 
     Attributes:
-        names: by the source's own id; the stored id is the sum of it and --label_offset.
-        texts: display names of classes whose name is a code (a synset, a Freebase id), by name.
-        optional: used only if every label of the dataset is among the names.
+        names: class names by the id in the source; --label_offset is added to the stored id.
+        texts: display names by class name, for names that are codes (a synset, a Freebase id).
+        optional: the names are used only if they contain every label of the dataset.
     """
 
     names: Mapping[int, str]
@@ -279,15 +285,16 @@ def add_classes(names: dict[int, str], texts: dict[str, str], found: ClassNames)
 
 
 class ImageRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A reference to one image, and its annotations: a few hundred bytes, whatever the image's size.
+    """A reference to one image, and its annotations: a few hundred bytes, for images of any size.
 
     Attributes:
-        key: dataset-relative, unique and stable, with `/` between parts: determines split, shard and order.
-        image: where its bytes are; None for records of features alone.
-        split: the source's own split, or None.
+        key: identifies the record in the dataset, with `/` between parts. It must be unique and stable,
+            because it determines split, shard and order.
+        image: location of the bytes; None for a sequence, and for a record of features only.
+        split: the split in the source, or None.
         annotations: labels, boxes, free features and so on.
-        origin: where the source lists it (`labels.csv, line 12`), for messages; may be empty.
-        size: bytes of the stored image if the listing has them, else 0.
+        origin: location of the record in the source (`labels.csv, line 12`), for messages; may be empty.
+        size: size of the image file in bytes; 0 if the listing does not contain it.
     """
 
     key: str

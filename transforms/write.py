@@ -32,18 +32,19 @@ _COMMAND_LENGTH = 200
 
 
 class WriteDataset(beam.PTransform):
-    """PCollection[ImageRecord | Failure | ClassNames] -> PCollection[str]: manifest.json, once published.
+    """Writes a dataset: PCollection[ImageRecord | Failure | ClassNames] -> PCollection[str], the path of
+    manifest.json after publication.
 
     Args:
-        output: folder of the dataset, on this machine or `gs://`; empty, or none yet, or with `overwrite` one
-            that holds a dataset. With `dataset_version` folder of all its versions.
+        output: folder of the dataset, local or `gs://`. It must be new or empty; with `overwrite`, it may
+            also hold a dataset. With `dataset_version`, it is the folder of all versions.
         config: how records are built, split, sharded and published.
-        source: settings of the source, `kind` and `input` among them, for the manifest.
+        source: settings of the source for the manifest, such as `kind` and `input`.
         job: name of the job, for the manifest.
-        source_reason: why the source is of its kind, for the manifest.
+        source_reason: reason for the choice of the source, for the manifest.
 
     Attributes:
-        run: the job's folders. A source may unpack files into `run.scratch`, which lives as long as the run.
+        run: the folders of the job. A source may unpack files into `run.scratch`, which the job removes.
     """
 
     @naming_parameters()

@@ -29,10 +29,10 @@ class DatasetInfo:
     """The description of a dataset.
 
     Attributes:
-        splits: number of records of each; None where neither a manifest nor an index has it.
-        features: of each record by stored name, of a sequence its context.
-        feature_lists: of sequences, one step of each list.
-        class_names: by stored id: `class_names[label]`. Empty if the dataset has none.
+        splits: number of records by split; None if neither a manifest nor an index contains it.
+        features: types of the features by stored name; for sequences, of the context.
+        feature_lists: types of one step of each list, for sequences.
+        class_names: class names by stored id: `class_names[label]`. Empty if the dataset has none.
     """
 
     splits: Mapping[str, int | None]
@@ -42,7 +42,7 @@ class DatasetInfo:
 
 
 def dataset_info(path: str) -> DatasetInfo:
-    """The description of the dataset at a path, as `load_dataset` takes it, from its metadata.
+    """Reads the description of a dataset from its metadata; `path` is as for `load_dataset`.
 
     Raises:
         ValueError: there is nothing to read.
@@ -86,9 +86,10 @@ def load_dataset(
 ) -> tf.data.Dataset:
     """The records of a split, parsed and decoded, as a tf.data.Dataset of dicts.
 
-    The names are those of the stored features, except that the four lists of box edges become one tensor.
-    `recordmill schema` prints plain TensorFlow code that gives the same tensors. With h, w, c for the height,
-    width and channels of an image, n for the objects of a record, T for the steps of a sequence:
+    The keys are the names of the stored features, except that the four lists of box edges become one tensor.
+    `recordmill schema` prints plain TensorFlow code that returns the same tensors. In the table, h, w and c
+    are the height, width and channels of an image, n is the number of objects, and T the number of steps of a
+    sequence:
 
     | feature | element_spec, of one record |
     |---|---|
@@ -96,77 +97,81 @@ def load_dataset(
     | a mask of classes (`image/segmentation/class/encoded`, …) | uint8 (h, w, 1); 255 means ignore |
     | a mask of instances (`image/panoptic/instance/encoded`, …) | uint16 (h, w, 1); 0 means none |
     | boxes (`image/object/bbox`, `…/part/bbox`) | float32 (n, 4): ymin, xmin, ymax, xmax in [0, 1] |
-    | masks of objects (`image/object/mask`) | uint8 (n, h, w), 1 where the object is |
-    | classes, areas, … of objects | (n,); key points of all objects in one list |
-    | `image/height`, `image/width` | int64 (), of the stored image, whatever `size` is |
-    | the label, with `one_hot` | float32 (classes,); of several labels each is 1 |
+    | masks of objects (`image/object/mask`) | uint8 (n, h, w); 1 on the object, otherwise 0 |
+    | classes, areas, … of objects | (n,); the key points of all objects are in one list |
+    | `image/height`, `image/width` | int64 (): size of the stored image; `size` does not change it |
+    | the label, with `one_hot` | float32 (classes,): 1 for each label of the record |
     | a feature of one value | its dtype, () |
     | a feature of any number of values | its dtype, (None,) |
-    | a list of a sequence | as one step with T before it; a RaggedTensor if a step has any number of values |
+    | a list of a sequence | shape of one step, after T; a RaggedTensor if a step has any number of values |
     | frames of a sequence | uint8 or uint16 (T, h, w, c) |
 
-    If a list of a sequence has the name of a feature of its context, the latter is `context/<name>`.
-    `batch_size` puts the batch before all shapes; h and w are defined with `size`, or if all images have one
-    size. `as_supervised` makes pairs of the image (or frames) and a target: the label; without labels the
-    mask; without masks the dict of all `image/object/…`.
+    If a list and a context feature of a sequence have the same name, the key of the context feature is
+    `context/<name>`. `batch_size` adds the batch as the first dimension of all shapes. h and w are defined if
+    `size` is given, or if all images have one size. `as_supervised` returns pairs of the image (or frames)
+    and a target: the label; the mask if there are no labels; the dict of all `image/object/…` if there are no
+    masks either.
 
-    Order of the steps: shards, shuffled; records of several shards interleaved, shuffled; parsed, decoded
-    and resized in parallel; batched; repeated; prefetched. The number of elements is defined wherever a
-    manifest or an index has the number of records; then exactly that many are read, or an error is raised.
+    Order of processing: shards are shuffled; records of several shards are interleaved and shuffled; then
+    parsed, decoded and resized in parallel; batched; repeated; prefetched. The dataset has a cardinality if a
+    manifest or an index contains the number of records. Then exactly this number is read, or an error is
+    raised.
 
     `tf.distribute` splits the dataset between workers by files if there are at least as many shards as
-    workers, and by records otherwise; with `shard` it does not split.
+    workers, otherwise by records. If `shard` is given, it does not split the dataset.
 
     Args:
-        path: a dataset's folder, or the folder of its versions, of which latest.json names the one that is
-            read; a folder of TFRecords without a manifest, one file or a pattern such as `out/train-*` or
-            `out/train@16.tfrecord`; local or `gs://`; uncompressed, gzip or zlib. Without a manifest, names
-            and dtypes of features are those of the first records of each split.
-        split: `train`, `train[:90%]`, `train[100:200]`, `train[-10%:]`, `train+val`, `all`; per cent are
-            rounded to records as TFDS does. Of a dataset with metadata, no other shards are read. Files
-            whose names have no split are `train`.
-        decode: whether images and masks become pixels, whose shapes are compared with the stored ones. EXIF
-            orientation is ignored, because `recordmill convert` has applied it. Of animations the first
-            frame is read.
+        path: the folder of a dataset, or of its versions (the version in latest.json is read); a folder of
+            TFRecords without a manifest, one file, or a pattern such as `out/train-*` or
+            `out/train@16.tfrecord`; local or `gs://`; uncompressed, gzip or zlib. Without a manifest, the
+            first records of each split determine the names and dtypes of features.
+        split: `train`, `train[:90%]`, `train[100:200]`, `train[-10%:]`, `train+val`, `all`. Percentages
+            are rounded to records, as in TFDS. If the dataset has metadata, only the shards of the split are
+            read. Files without a split in their names belong to `train`.
+        decode: whether to decode images and masks to pixels. Shapes are compared with the stored shapes.
+            EXIF orientation is ignored, because `recordmill convert` has applied it. Only the first frame of
+            an animation is read.
         size: height and width of images and masks, or one number for both; boxes and key points are adjusted.
         resize: `stretch`: tf.image.resize; `pad`: tf.image.resize_with_pad; `crop_or_pad`:
-            tf.image.resize_with_crop_or_pad, which does not scale. Bilinear, rounded to the image's dtype;
-            masks by the nearest pixel, padded with 255 (ignore) for classes, else 0. A crop clips boxes;
-            objects that are outside are dropped, with their values in all lists.
-        antialias: of tf.image.resize, when scaling down.
-        channels: 1, 3 or 4, to which images are converted; 0 to keep those of each image. None: 1 if all
-            images are grey, 4 if some have alpha, else 3; by features.json, else by the first records. An
-            image that would lose colour or alpha by that is an error.
-        dtype: of pixels: `uint8` or `uint16`. None: as stored, by features.json, else by the first records;
-            an image that would lose bits by that is an error.
-        features: names of the tensors that are read, as in the table; others are not parsed.
-        lists: how lists of different lengths are batched: `ragged`, or `padded` with -1, 0.0 and b"".
-        batch_size: records in a batch. Images must have one size: give `size` if they have several.
-        drop_remainder: whether to drop a last batch that has fewer.
-        shuffle: whether to shuffle shards and records in each epoch; or a number, the records of the
-            shuffle buffer. True is as many as take 256 MB, 50,000 at most. They wait undecoded.
-        seed: of the shuffle; with one, each run yields the same order, unless `deterministic=False`. If
-            TF_CONFIG names several workers, it is 0 by default.
-        repeat: True for endless epochs, or their number.
-        as_supervised: pairs instead of dicts, for Keras' `fit`.
-        one_hot: the label as a vector, as long as `class_names`; or a number, the number of classes.
-        deterministic: whether the order is the same in each run. None: unless shuffled without a seed.
-            True without `shuffle` is the stored order, one shard after the other.
-        shard: (number of workers, index of this one): the part of the split for one of several workers, as
+            tf.image.resize_with_crop_or_pad, which does not scale. Images are scaled bilinearly and rounded
+            to their dtype. Masks use the nearest pixel; class masks are padded with 255 (ignore), others with
+            0. A crop clips boxes, and drops objects that are outside, with their values in all lists.
+        antialias: `antialias` of tf.image.resize, for scaling down.
+        channels: 1, 3 or 4 converts all images to this number; 0 keeps the channels of each image. None: 1 if
+            all images are grey, 4 if some have alpha, otherwise 3, according to features.json or the first
+            records; an image that would lose colour or alpha is then an error.
+        dtype: dtype of pixels: `uint8` or `uint16`. None: the stored dtype, according to features.json or the
+            first records; an image that would lose bits is then an error.
+        features: names of the tensors to read, as in the table; other features are not parsed.
+        lists: how to batch lists of different lengths: `ragged`, or `padded` with -1, 0.0 and b"".
+        batch_size: records in a batch. Images in a batch must have the same size; otherwise, give `size`.
+        drop_remainder: whether to drop the last batch if it is smaller.
+        shuffle: whether to shuffle shards and records in each epoch; or the number of records in the shuffle
+            buffer. True: as many undecoded records as fit into 256 MB, at most 50,000.
+        seed: seed of the shuffle. With a seed, each run has the same order, unless `deterministic=False`. The
+            default is 0 if TF_CONFIG names several workers.
+        repeat: True for endless epochs, or the number of epochs.
+        as_supervised: whether to return pairs instead of dicts, for `fit` of Keras.
+        one_hot: whether to return the label as a vector with the length of `class_names`; or the number of
+            classes.
+        deterministic: whether each run has the same order. None: yes, unless shuffled without a seed. True
+            without `shuffle`: the stored order, shard by shard.
+        shard: (number of workers, index of this worker): reads only the part of this worker, such as
             `(context.num_input_pipelines, context.input_pipeline_id)`.
-        shard_by: `file`: each worker reads shards of its own; `record`: equally many records, to one more
-            or less; `auto`: by file if there are at least as many shards as workers.
+        shard_by: `file`: each worker reads its own shards; `record`: each worker reads the same number of
+            records, plus or minus one; `auto`: `file` if there are at least as many shards as workers,
+            otherwise `record`.
 
     Returns:
-        The dataset. Its `class_names` are the names of classes by stored id, empty if the dataset has none.
+        The dataset. Its `class_names` holds the class names by stored id; it is empty if there are none.
 
     Raises:
         ImportError: TensorFlow is not installed.
-        ValueError: an argument is wrong, or there is nothing to read; names it and a correct value.
-        tf.errors.InvalidArgumentError: while reading: an image is damaged, does not have its stored shape, or
-            cannot be converted as asked; names the record's key, except for small PNGs that are damaged
-            between head and end.
-        tf.errors.DataLossError: while reading: a shard is damaged.
+        ValueError: an argument is wrong, or there is nothing to read. The message has a correct value.
+        tf.errors.InvalidArgumentError: during reading, if an image is damaged, does not have its stored
+            shape, or cannot be converted. The message has the key of the record, except for small PNGs that
+            are damaged between their header and their end.
+        tf.errors.DataLossError: during reading, if a shard is damaged.
     """
     try:
         import tensorflow as tf

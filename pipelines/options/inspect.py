@@ -19,21 +19,26 @@ class Inspect:
     all: bool = flag(False, "read every record and verify every checksum, instead of a sample", "reading")
     sample: int = flag(
         SAMPLE_RECORDS,
-        "records to read, evenly over the files",
+        "number of records to read, spread evenly over the files",
         "reading",
         at_least=1,
         metavar="N",
         default_text=f"{SAMPLE_RECORDS}, or 64 MB",
     )
-    records: int = flag(3, "first records shown", at_least=0, metavar="N")
+    records: int = flag(3, "number of first records to show", at_least=0, metavar="N")
     record: str | None = flag(
-        None, "show only this record, completely: its number over all files, from 0, or FILE:N", metavar="N"
+        None, "show only this record, in full: its number across all files, from 0, or FILE:N", metavar="N"
     )
     images: str | None = flag(
-        None, "write a contact sheet, with boxes and masks drawn", path="output", metavar="PNG"
+        None,
+        "write a contact sheet: small pictures of records with their boxes and masks",
+        path="output",
+        metavar="PNG",
     )
-    pictures: int = flag(24, "on the contact sheet, evenly over all records", at_least=1, metavar="N")
-    columns: int = flag(6, "of the contact sheet", at_least=1, metavar="N")
+    pictures: int = flag(
+        24, "number of pictures on the contact sheet, spread evenly over all records", at_least=1, metavar="N"
+    )
+    columns: int = flag(6, "number of columns of the contact sheet", at_least=1, metavar="N")
     json: bool = flag(False, "print one JSON object")
 
 

@@ -72,7 +72,7 @@ class Report:
     path: str = path_of("folder of a dataset, or of versions of which the latest is read")
     output: str | None = flag(
         None,
-        "the page",
+        "file of the page",
         path="output",
         metavar="FILE",
         default_text="PATH/report.html, if PATH is a dataset that recordmill wrote",
@@ -88,7 +88,7 @@ class Schema:
     split: str | None = flag(None, "only this split", metavar="NAME", default_text="all")
     format: str = flag(
         "code",
-        "code: Python; input_reader: the Object Detection API's, for its pipeline.config",
+        "code: Python; input_reader: for pipeline.config of the Object Detection API",
         values=("code", "input_reader"),
     )
 

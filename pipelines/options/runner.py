@@ -43,10 +43,10 @@ class Runner:
     """Flags of Beam that affect our own processes. They are parsed before Beam is imported."""
 
     runner: str = flag(
-        DIRECT_RUNNER, "where it runs; DirectRunner is this machine", parse=runner_name, metavar="NAME"
+        DIRECT_RUNNER, "where the job runs; DirectRunner: on this machine", parse=runner_name, metavar="NAME"
     )
     direct_num_workers: int | None = flag(
-        None, "writer processes", at_least=0, metavar="N", default_text="one for each core"
+        None, "number of writer processes", at_least=0, metavar="N", default_text="one for each core"
     )
     direct_running_mode: str = flag(
         IN_MEMORY,
@@ -61,10 +61,12 @@ class Display:
     """The output of a command while its job runs."""
 
     progress: str = flag(
-        "auto", "auto: a bar on a terminal, lines elsewhere", values=("auto", "bar", "lines", "none")
+        "auto",
+        "how progress is printed; auto: a bar on a terminal, otherwise lines",
+        values=("auto", "bar", "lines", "none"),
     )
     verbose: bool = flag(False, "print the log of Beam")
-    quiet: bool = flag(False, "print nothing but errors; convert --plan still prints the plan")
+    quiet: bool = flag(False, "print only errors; convert --plan still prints the plan")
 
     def __post_init__(self) -> None:
         if self.verbose and self.quiet:

@@ -36,7 +36,8 @@ class Sweep:
 
     output: str | None = flag(
         None,
-        "folder of the sweep, local or gs://; a new or empty folder, or with --overwrite one with a sweep",
+        "folder of the sweep, local or gs://; a new or empty folder; with "
+        "--overwrite, also the folder of a sweep",
         "input and output",
         required=True,
         path="output",

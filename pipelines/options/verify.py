@@ -50,20 +50,20 @@ class Verify:
     )
     input: str | None = flag(
         None,
-        "compare every record with its source, now at this path; it is listed as the manifest describes",
+        "compare every record with the source at this path, read with the settings in the manifest",
         path="input",
         metavar="PATH",
     )
     annotations: tuple[str, ...] = flag(
         (),
-        "with --input: the current path of its annotations",
+        "with --input: current path of its annotations",
         path="file",
         metavar="FILE",
         default_text="their paths in the manifest",
     )
     image_roots: tuple[str, ...] = flag(
         (),
-        "with --input: a folder in which images are also looked for",
+        "with --input: another folder to search for images",
         name="image_root",
         path="folder",
         metavar="FOLDER",

@@ -59,10 +59,10 @@ class ImagePolicy:
     )
     validate: str = flag(
         "decode",
-        "decode every image before it is written, or check its header and end only",
+        "decode: decode every image before it is written; header: check only its header and its end",
         values=VALIDATIONS,
     )
-    exif: str = flag("apply", "turn images upright as their EXIF orientation says", values=EXIF_POLICIES)
+    exif: str = flag("apply", "apply: turn images upright by their EXIF orientation", values=EXIF_POLICIES)
     subsampling: str = flag("420", "chroma subsampling of encoded JPEGs", values=SUBSAMPLINGS)
     reencode: str = flag(
         "smaller",
@@ -72,10 +72,16 @@ class ImagePolicy:
         values=REENCODINGS,
     )
     max_side: int | None = flag(
-        None, "longest side in pixels; smaller images stay as they are", at_least=1, metavar="N"
+        None,
+        "largest length of the longer side, in pixels; smaller images are not scaled",
+        at_least=1,
+        metavar="N",
     )
     short_side: int | None = flag(
-        None, "shortest side in pixels; smaller images stay as they are", at_least=1, metavar="N"
+        None,
+        "largest length of the shorter side, in pixels; smaller images are not scaled",
+        at_least=1,
+        metavar="N",
     )
     size: tuple[int, int] | None = flag(
         None,
@@ -85,19 +91,22 @@ class ImagePolicy:
         pattern="[0-9]{1,7}[xX][0-9]{1,7}",
     )
     fit: str = flag(
-        "stretch", "how --size is reached: stretch, pad on --background, or crop to the middle", values=FITS
+        "stretch",
+        "how images get --size: stretch, pad with --background, or crop around the centre",
+        values=FITS,
     )
-    color: str = flag("keep", "make all images RGB or grey", values=COLORS)
+    color: str = flag("keep", "keep: as they are; rgb, gray: convert all images", values=COLORS)
     optimize: str = flag(
         "none",
-        "lossless: smaller PNGs (oxipng), JPEGs as they are; lossless-progressive: smaller PNGs, and "
-        "progressive JPEGs, 4 to 6% smaller, that take 2.1 to 2.6 times as long to decode in every epoch. "
-        "Each image is checked: no pixel changes",
+        "lossless: smaller PNGs (oxipng), unchanged JPEGs; lossless-progressive: also progressive JPEGs, "
+        "which are 4 to 6% smaller and take 2.1 to 2.6 times as long to decode in every epoch. No "
+        "pixel changes: each image is checked",
         values=OPTIMIZATIONS,
     )
     alpha: str = flag(
         "keep",
-        "transparency: keep it, in a format that holds it; flatten it on --background; fail such images",
+        "transparent images: keep stores them in a format that supports transparency; flatten draws them on "
+        "--background; fail fails them",
         values=ALPHAS,
     )
     background: tuple[int, int, int] = flag(
@@ -116,8 +125,8 @@ class ImagePolicy:
     )
     target_ssim: float | None = flag(
         None,
-        "with --image_format=jpeg: the lowest quality, for each image, whose SSIM to the source is S; "
-        "above 0, at most 1",
+        "with --image_format=jpeg: gives each image the lowest quality whose SSIM to the source is at least "
+        "S; above 0, at most 1",
         above=0,
         at_most=1,
         metavar="S",

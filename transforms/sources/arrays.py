@@ -278,7 +278,7 @@ class IdxSource(ArraysSource):
     description = Description(
         reads="`…images-idx3-ubyte` and `…labels-idx1-ubyte` of uint8, plain or gzip, paired by name",
         label="the number in the labels file",
-        split="`train`; `t10k` and `test` are `test`",
+        split="from the name of the file: `train` or `test`; `t10k` means `test`",
         key="`train/00042`",
         example="mnist/\n  train-images-idx3-ubyte.gz\n  train-labels-idx1-ubyte.gz",
     )
@@ -371,9 +371,11 @@ class NumpySource(ArraysSource):
 
     name = "numpy"
     description = Description(
-        reads="`.npy` and `.npz` of uint8 images, (N, H, W) or (N, H, W, C), such as `x_train` and `y_train`",
-        label="the array of labels: ids, names, one-hot or several; floats are the feature `target`",
-        split="the arrays' names (`x_test`), the file's, or its folder",
+        reads="`.npy` and `.npz` arrays of uint8 images, (N, H, W) or (N, H, W, C), and of labels: "
+        "`x_train`, `y_train`",
+        label="the array of labels: ids, names, one-hot rows or several labels; floats become the "
+        "feature `target`",
+        split="the names of the arrays (`x_test`), of the file or of its folder",
         key="`train/00042`",
         example="arrays/\n  x_train.npy\n  y_train.npy\n  x_test.npy\n  y_test.npy",
     )

@@ -46,7 +46,7 @@ class SourceConfig:
 
     kind: str = flag(
         REQUIRED,
-        "format of the input, one that `recordmill formats` lists; auto detects it",
+        "format of the input: a name that `recordmill formats` lists, or auto, which detects it",
         name="source",
         auto=True,
         parse=_kind,
@@ -61,22 +61,25 @@ class SourceConfig:
         metavar="PATH",
     )
     annotations: tuple[str, ...] = flag(
-        (), "manifest or annotations of the images", path="file", metavar="FILE"
+        (), "table or annotation file of the images", path="file", metavar="FILE"
     )
     image_roots: tuple[str, ...] = flag(
-        (), "a folder in which images are also looked for", name="image_root", path="folder", metavar="FOLDER"
+        (), "another folder to search for images", name="image_root", path="folder", metavar="FOLDER"
     )
-    image_column: str | None = flag(None, "the manifest's column of image paths", metavar="NAME")
+    image_column: str | None = flag(None, "the column of the table with the image paths", metavar="NAME")
     label_column: str | None = flag(
-        None, "the manifest's column, or columns, of labels", metavar="NAME[,NAME…]", pattern="[^,]+(,[^,]+)*"
+        None,
+        "the column or columns of the table with the labels",
+        metavar="NAME[,NAME…]",
+        pattern="[^,]+(,[^,]+)*",
     )
     label_pattern: str | None = flag(
         None,
-        "takes the label from the key: its group named label, or its first group",
+        "regular expression for the key: its group named label, or its first group, is the label",
         metavar="REGEX",
         pattern=r".*\(.+\).*",
     )
-    include: tuple[str, ...] = flag((), "take only records whose keys match", metavar="GLOB")
+    include: tuple[str, ...] = flag((), "read only records whose keys match", metavar="GLOB")
     exclude: tuple[str, ...] = flag((), "leave out records whose keys match", metavar="GLOB")
     include_annotations: tuple[str, ...] = flag(
         (),
@@ -88,18 +91,18 @@ class SourceConfig:
     )
     input_features: tuple[tuple[str, str], ...] = flag(
         (),
-        "with --source tfrecord: our names of features in foreign records, as img=image/encoded",
+        "with --source tfrecord: maps features of other programs to ours, such as img=image/encoded",
         parse=pairs,
         metavar="OLD=NEW,…",
         pattern=PAIRS,
     )
     mask_pattern: str | None = flag(
         None,
-        "with --source masks: the path of an image's mask below the input, as masks/{stem}_mask.png",
+        "with --source masks: path of the mask of an image below the input, such as masks/{stem}_mask.png",
         metavar="PATTERN",
         pattern=r".*\{(stem|name)\}.*",
     )
-    limit: int | None = flag(None, "take the first N records only", at_least=1, metavar="N")
+    limit: int | None = flag(None, "read only the first N records", at_least=1, metavar="N")
     skip_dirs: tuple[str, ...] = setting((), "absolute folders to leave out silently, such as the output")
 
     @naming_parameters()

@@ -44,7 +44,7 @@ class FolderSource(Source):
     description = Description(
         reads="image files at any depth, or one image file",
         label="the folder below the input, or below the split",
-        split="the first-level folders, when all of them that hold images are named like a split",
+        split="the first-level folders, if all of those with images are named like splits",
         key="path below the input",
         example="photos/\n  train/\n    cat/\n      1.jpg\n    dog/\n      2.png\n  "
         "test/\n    cat/\n      3.jpg",

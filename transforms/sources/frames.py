@@ -36,13 +36,14 @@ class FramesSource(Source):
 
     name = "frames"
     description = Description(
-        reads="folders of images, each a clip, in the order of the numbers in their names; "
-        "`timestamps.txt` (a line a frame) or `timestamps.csv` (`frame,timestamp`), in seconds where any "
-        "has a decimal point, else in microseconds; without them, times are the frames' numbers",
-        label="the folder of the clip's folder; of each frame, `labels.txt` (a line a frame) or `labels.csv` "
-        "(`frame,label`)",
-        split="the first-level folders, when all of them that hold images are named like a split",
-        key="the clip's folder, below the input",
+        reads="folders of images: each folder is a clip, with its frames in the order of the numbers in "
+        "their names. Times come from `timestamps.txt` (one line for each frame) or `timestamps.csv` "
+        "(`frame,timestamp`), in seconds if any has a decimal point, otherwise in microseconds; without "
+        "these files, they are the numbers of the frames",
+        label="of the clip: the folder above its folder; of the frames: `labels.txt` (one line for each "
+        "frame) or `labels.csv` (`frame,label`)",
+        split="the first-level folders, if all of those with images are named like splits",
+        key="path of the clip's folder below the input",
         example="clips/\n  train/\n    running/\n      clip7/\n        frame_0001.jpg\n"
         "        frame_0002.jpg\n        labels.txt\n        timestamps.txt",
     )

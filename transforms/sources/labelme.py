@@ -85,10 +85,10 @@ class LabelmeSource(Source):
 
     name = "labelme"
     description = Description(
-        reads="LabelMe's `.json`, with the image next to it or in it; the web tool's XML in `Annotations/`, "
-        "without the objects deleted there",
+        reads="LabelMe's `.json`, with the image next to it or in it; the XML of the web tool in "
+        "`Annotations/`, without deleted objects",
         label="`label` of each shape; the flags of an image that are set",
-        split="folders, when all that hold annotations are named like a split",
+        split="the folders, if all of those with annotations are named like splits",
         key="path of the image below the input",
         example="photos/\n  1.jpg\n  1.json\n  2.jpg\n  2.json",
         annotations=("masks",),

@@ -136,8 +136,9 @@ class OpenImagesSource(Source):
     description = Description(
         reads="`…-annotations-bbox.csv`, `…-human-imagelabels.csv`, `…-object-segmentation.csv`, "
         "`…class-descriptions….csv` and the lists of images of Open Images V4 to V7",
-        label="the class's name, or its id where two share a name; people's labels of the image",
-        split="the folder of images; else the list's Subset, or the name of the CSV file",
+        label="the name of the class, or its id if two classes have the same name; labels of "
+        "the image by people",
+        split="the folder of the image; otherwise `Subset` of the list, or the name of the CSV file",
         key="path below the input",
         example="open_images/\n  annotations/\n    class-descriptions-boxable.csv\n"
         "    validation-annotations-bbox.csv\n  images/\n    validation/\n      0001eeaf4aed83f9.jpg\n"

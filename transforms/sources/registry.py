@@ -68,7 +68,7 @@ SOURCES: Mapping[str, Source] = _Sources()
 
 
 def source_of(config: SourceConfig) -> Source:
-    """The source that `config.kind` names. Raises ValueError if there is none of that name."""
+    """The source that `config.kind` names. Raises ValueError if no source has this name."""
     if config.kind not in SOURCES:
         hint = "; detect() finds the one that fits" if config.kind == "auto" else ""
         raise ValueError(f"SourceConfig.kind is {config.kind!r}; it may be {', '.join(SOURCES)}{hint}")

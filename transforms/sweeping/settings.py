@@ -18,7 +18,7 @@ class SweepConfig:
 
     qualities: tuple[int, ...] = flag(
         (95, 90, 85, 75),
-        "qualities of JPEG and WebP: a row of each lossy group for each quality; none: no such rows",
+        "qualities of JPEG and WebP: each lossy group has one row for each quality; none: no such rows",
         parse=numbers(int),
         at_least=1,
         at_most=100,
@@ -27,8 +27,8 @@ class SweepConfig:
     )
     targets: tuple[float, ...] = flag(
         (0.98, 0.95),
-        "SSIM of the luma: a row of JPEGs of the lowest quality that reaches it, for each target; none: no "
-        "such rows",
+        "targets for the SSIM of the luma: one row of JPEGs for each, with the lowest quality that reaches "
+        "it; none: no such rows",
         name="target_ssim",
         parse=numbers(float),
         metavar="S,…",
@@ -43,11 +43,11 @@ class SweepConfig:
     background: tuple[int, int, int] = like(
         ImagePolicy, "background", help="background of flattened images: a name or #rrggbb"
     )
-    subsampling: str = like(ImagePolicy, "subsampling", help="subsampling of colour in the JPEG rows")
+    subsampling: str = like(ImagePolicy, "subsampling", help="chroma subsampling in the JPEG rows")
     exif: str = like(ImagePolicy, "exif")
     worst: int = flag(
         4,
-        "number of images with the lowest SSIM that sweep.html shows at every setting",
+        "number of images with the lowest SSIM to show in sweep.html at every setting",
         at_least=0,
         metavar="N",
     )

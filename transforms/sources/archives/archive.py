@@ -124,8 +124,8 @@ class ArchiveSource(ArchivesSource):
     description = Description(
         reads="images in `.tar`, `.tar.gz`, `.tgz` and `.zip` files, never extracted",
         label="the folder in the archive, below a split and below wrapper folders",
-        split="the archive's name, or the folders in it that are named like splits",
-        key="path in the archive, below the archive's own name where there are several",
+        split="the name of the archive, or folders in it that are named like splits",
+        key="path in the archive; the name of the archive comes first if there are several",
         example="photos.zip\n  cat/\n    1.jpg\n  dog/\n    2.png",
     )
 

@@ -42,8 +42,8 @@ class WebdatasetSource(ArchivesSource):
     description = Description(
         reads="tar shards of samples: `.jpg` (or another image) with `.cls`, `.json`, `.txt`, `.seg.png`, …",
         label="`.cls`, or `label` or `class` in `.json`",
-        split="the shard's name (`imagenet-train-000000.tar`), or its folder",
-        key="path of the image in the shard, below the shard's own name where there are several",
+        split="the name of the shard (`imagenet-train-000000.tar`), or its folder",
+        key="path of the image in the shard; the name of the shard comes first if there are several",
         example="shards/\n  train-000000.tar\n    0001.jpg\n    0001.cls\n    0001.json\n  train-000001.tar",
         annotations=("masks", "captions"),
     )

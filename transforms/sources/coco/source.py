@@ -59,11 +59,11 @@ class CocoSource(Source):
 
     name = "coco"
     description = Description(
-        reads="COCO's JSON: instances, stuff, key points, captions, panoptic, labels of images; also as "
-        "Roboflow, CVAT and LVIS write it",
+        reads="COCO's JSON: instances, stuff, key points, captions, panoptic, labels of images; also the "
+        "files of Roboflow, CVAT and LVIS",
         label="the category",
-        split="the file's name, without a year; `train/_annotations.coco.json`: its folder; else a folder of "
-        "the image",
+        split="the name of the file, without a year; otherwise its folder (`train/_annotations.coco.json`), "
+        "or a folder in the path of the image",
         key="path of the image below the input",
         example="coco/\n  annotations/\n    instances_train2017.json\n    captions_train2017.json\n"
         "    panoptic_train2017.json\n    panoptic_train2017/\n      000000000009.png\n"

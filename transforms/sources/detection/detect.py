@@ -56,7 +56,7 @@ class Detected(NamedTuple):
 
 
 def detect(config: SourceConfig) -> Detected:
-    """The source, detected or given with `--source`, and the folder that it reads.
+    """Detects the source, unless `config.kind` names it, and the folder that it reads.
 
     Raises:
         ValueError: no source fits, there are several datasets, or annotations would be ignored. The message

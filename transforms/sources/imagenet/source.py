@@ -64,8 +64,8 @@ class ImagenetSource(Source):
         reads="folders named by synset (`n01440764`); ILSVRC's flat validation set with its ground truth, "
         "Kaggle's `LOC_val_solution.csv`, or lists (`val.txt`: image and class number from 0); boxes in "
         "`Annotations/` or `bbox/`; synsets and words in `synsets.txt`, `LOC_synset_mapping.txt`, …",
-        label="the synset: of the folder, or else of the list or ground truth",
-        split="folders named like a split, else the list's name",
+        label="the synset that is the name of the folder; otherwise from the list or ground truth",
+        split="folders named like splits; otherwise the name of the list",
         key="path below the input",
         example="imagenet/\n  ILSVRC2012_validation_ground_truth.txt\n  meta.mat\n  bbox/\n    n01440764/\n"
         "      n01440764_10040.xml\n  synset_words.txt\n  train/\n    n01440764/\n"

@@ -60,8 +60,9 @@ class MasksSource(Source):
 
     name = "masks"
     description = Description(
-        reads="images and masks of class ids (grey, palette), or of colours with label_colors.txt",
-        label="in the masks; names from classes.txt, or the table of colours",
+        reads="pairs of an image and a mask: of class ids (grey, palette), or of colours with "
+        "label_colors.txt",
+        label="the pixels of the mask; names from classes.txt or the table of colours",
         split="folders named like splits, or lists such as train.txt",
         key="path of the image below the input",
         example="roads/\n  images/\n    1.jpg\n  masks/\n    1.png\n  classes.txt",

@@ -338,12 +338,11 @@ class CsvSource(ManifestSource):
 
     name = "csv"
     description = Description(
-        reads="`.csv`, `.tsv`: a header and a row an image, or a row a box; comma, semicolon, tab "
-        "or vertical bar; UTF-8 or UTF-16; "
-        "Vertex AI's import file without a header",
+        reads="`.csv`, `.tsv`: a header, then one row for each image or each box; separated by comma, "
+        "semicolon, tab or vertical bar; UTF-8 or UTF-16; Vertex AI's import file, which has no header",
         label="the label column",
-        split="the split column; else a folder of the image",
-        key="path of the image below its root",
+        split="the split column; otherwise a folder in the path of the image",
+        key="path of the image below the input or its image root",
         example="labels.csv\nphotos/\n  1.jpg\n  2.jpg",
     )
     table = CsvTable
@@ -356,11 +355,11 @@ class JsonlSource(ManifestSource):
 
     name = "jsonl"
     description = Description(
-        reads="`.jsonl`, `.ndjson`, `.jsonlines`: an object an image, or an object a box; "
+        reads="`.jsonl`, `.ndjson`, `.jsonlines`: one JSON object for each image or each box; "
         "Vertex AI's import file",
         label="the label column",
-        split="the split column; else a folder of the image",
-        key="path of the image below its root",
+        split="the split column; otherwise a folder in the path of the image",
+        key="path of the image below the input or its image root",
         example="labels.jsonl\nphotos/\n  1.jpg\n  2.jpg",
     )
     table = JsonTable
@@ -489,12 +488,12 @@ class SequenceSource(ManifestSource):
 
     name = "sequence"
     description = Description(
-        reads="`.jsonl`: a sequence a line, `context` and `feature_lists` (a list of numbers or texts a "
-        "name, one or several a step; `frames` are paths of images); or without these two names: lists, "
-        "and all else is context",
+        reads="`.jsonl`: one sequence on each line. `context` holds its values; `feature_lists` holds lists "
+        "by name, with one or more numbers or texts for each step; the list `frames` holds paths of images. "
+        "Without these two names, lists are feature lists, and all other values are context",
         label="the context value that --label_column names",
         split="`split` of the context",
-        key="the file's name and the line",
+        key="file and line",
         example="series.jsonl",
     )
     flags = ("annotations", "label_column", "label_pattern")

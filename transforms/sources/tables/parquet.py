@@ -89,7 +89,7 @@ class ParquetSource(Source):
     description = Description(
         reads="Parquet tables with images as `{bytes, path}` or bytes: Hugging Face datasets",
         label="`label`, or another ClassLabel, with its names; classes in `objects` next to their `bbox`",
-        split="the file's name (`train-00000-of-00002.parquet`), or its folder",
+        split="the name of the file (`train-00000-of-00002.parquet`), or its folder",
         key="file and row: `data/train-00000-of-00002/00000042`",
         example="dataset/\n  data/\n    train-00000-of-00002.parquet\n    train-00001-of-00002.parquet\n"
         "    test-00000-of-00001.parquet",

@@ -48,10 +48,10 @@ class TfrecordSource(Source):
 
     name = "tfrecord"
     description = Description(
-        reads="TFRecord files of Examples or SequenceExamples, plain, gzip or zlib, in our schemas or others",
+        reads="TFRecord files with Examples or SequenceExamples of any program; plain, gzip or zlib",
         label="`image/class/label` or `label`; names from manifest.json, label_map.pbtxt or *.labels.txt",
-        split="the file's name or its folder, where called like a split; in a dataset of ours its manifest",
-        key="`train.tfrecord/00000042`; in a dataset of ours `image/filename`",
+        split="the name of the file or its folder; in a dataset of Recordmill, its manifest",
+        key="`train.tfrecord/00000042`; in a dataset of Recordmill, `image/filename`",
         example="shards/\n  label_map.pbtxt\n  train-00000-of-00002.tfrecord\n"
         "  train-00001-of-00002.tfrecord\n  val-00000-of-00001.tfrecord",
         annotations=ANNOTATIONS,

@@ -69,7 +69,7 @@ class VocSource(Source):
         reads="VOC's XML in `Annotations/`, or next to the images; PNGs in `SegmentationClass/` and "
         "`SegmentationObject/`; `labelmap.txt`, `class_names.txt`",
         label="`name` of each object; the masks",
-        split="the lists in `ImageSets/Main/`, else folders named like a split",
+        split="the lists in `ImageSets/Main/`; otherwise folders named like splits",
         key="path of the image below the input",
         example="VOC2012/\n  Annotations/\n    2007_000027.xml\n  ImageSets/\n    Main/\n      train.txt\n"
         "  JPEGImages/\n    2007_000027.jpg\n  SegmentationClass/\n    2007_000027.png",

@@ -68,8 +68,9 @@ class YoloSource(Source):
 
     name = "yolo"
     description = Description(
-        reads="images and `.txt` of `class cx cy w h`, polygons or poses; data.yaml or obj.data",
-        label="class names of data.yaml, obj.names or classes.txt; else the ids",
+        reads="images, each with a `.txt` of boxes (`class cx cy w h`), polygons or poses; data.yaml or "
+        "obj.data",
+        label="class names from data.yaml, obj.names or classes.txt; otherwise the ids",
         split="the keys of data.yaml or obj.data, `train.txt` lists, or folders named like splits",
         key="path of the image below the input",
         example="coco8/\n  data.yaml\n  images/\n    train/\n      1.jpg\n    val/\n      2.jpg\n"
