@@ -112,6 +112,8 @@ def test_what_files_of_the_field_have() -> None:
         ("item { id: one name: 'a' }", "line 1: this item has id one"),
         ("item {id: 1 name: 'a'}\nitem {id: 1 name: 'b'}", "line 2: id 1 is also the item's in line 1"),
         ("item {id: 1 name: 'a'}\nitem {id: 2 name: 'a'}", "line 2: name 'a' is also the item's in line 1"),
+        ("item {id: 1 name: 'a'} item {id: 1 name: 'b'}", "line 1: id 1 is also the item's in line 1"),
+        ("item: [{id: 1 name: 'a'}, {id: 2 name: 'a'}]", "line 1: name 'a' is also the item's in line 1"),
         ("person\ndog\n", "line 1: expected item { … }, got person"),
         ("item { id: 1\n name: 'a }", "line 2: String missing ending quote"),
         ("item { id: 1\n name: 'a'\n", "line 3: expected the name of a field, or }, got the end of the file"),

@@ -171,6 +171,7 @@ TABLE: list[tuple[Callable[[Features], None], str, str]] = [
     (set_to("image/height", of_ints(WIDTH)), "image of another shape", "40x30 pixels; the record says 40x40"),
     (set_to("image/channels", of_ints(1)), "image of another shape", "3 channels; the record says 1"),
     (set_to("image/format", of_bytes(b"png")), "image of another format", "JPEG, and its format is 'png'"),
+    (set_to("image/format", of_bytes(b"\xff")), "image of another format", "its format is '\ufffd'"),
     (
         set_to("image/colorspace", of_bytes(b"Grayscale")),
         "image of another format",

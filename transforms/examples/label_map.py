@@ -68,8 +68,9 @@ def read_map_items(text: str) -> list[MapItem]:
     found = map_items(text)
     for line, item in found:
         for kind, value in (("id", item.number), ("name", item.name)):
-            if lines.setdefault(value, line) != line:
+            if value in lines:
                 raise ValueError(f"line {line}: {kind} {value!r} is also the item's in line {lines[value]}")
+            lines[value] = line
     return [item for _, item in found]
 
 

@@ -125,7 +125,7 @@ class RecordChecker:
             images += image is not None
             mask_names = [name for name in _MASKS if name in view.features]
             masks += sum(len(view.features[name].spans) for name in mask_names)
-            shape = view.shape()
+            shape = _shape(view)
             found = [
                 *(self._image_faults(view, image, shape) if image is not None else ()),
                 *self._mask_faults(view, shape, mask_names),
@@ -194,6 +194,13 @@ def _texts(view: RecordView, name: str) -> list[str]:
 
 def _text(view: RecordView, name: str) -> str:
     return (*_texts(view, name)[:1], "")[0]
+
+
+def _shape(view: RecordView) -> Shape:
+    """As `RecordView.shape`, which ignores texts that are not UTF-8; here they are faults."""
+    shape = view.shape()
+    dtype = _text(view, "image/dtype") or _text(view, "dtype") or shape.dtype
+    return shape._replace(image_format=_text(view, "image/format").lower(), dtype=dtype.lower())
 
 
 def _image(view: RecordView, is_ours: bool) -> bytes | None:
