@@ -287,6 +287,8 @@ def test_a_sequence_is_looked_at_step_by_step() -> None:
     lists["image/width"] = []
     found = checker.check(build_sequence_example(context, lists)).faults
     assert "lists of different lengths" not in [kind for kind, _ in found]  # these frames have no widths
+    found = checker.check(build_sequence_example(context, {**lists, "image/encoded": []})).faults
+    assert "lists of different lengths" in [kind for kind, _ in found]
     del lists["speed"]
     found = checker.check(build_sequence_example(context, lists)).faults
     assert ("features differ from the manifest", "the feature list speed is missing") in found

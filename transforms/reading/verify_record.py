@@ -115,7 +115,8 @@ class RecordChecker:
         key = _text(context, "sequence/key" if lists else "image/filename")
         counts = {name: len(one) for name, one in context.lists.items() if name.startswith("image/")}
         # A list without a step is one that this sequence does not have, such as the labels of its frames.
-        if len({count for count in counts.values() if count}) > 1:
+        lengths = {count for name, count in counts.items() if count or name == OUR_IMAGE_KEYS[0]}
+        if len(lengths) > 1:
             numbers = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
             faults.append((UNEVEN, f"a sequence with {numbers}"))
         images = masks = 0
@@ -200,7 +201,11 @@ def _shape(view: RecordView) -> Shape:
     """As `RecordView.shape`, which ignores texts that are not UTF-8; here they are faults."""
     shape = view.shape()
     dtype = _text(view, "image/dtype") or _text(view, "dtype") or shape.dtype
-    return shape._replace(image_format=_text(view, "image/format").lower(), dtype=dtype.lower())
+    channels = shape.channels
+    if channels is not None and channels > 4 and "image/channels" not in view.features:
+        channels = None  # other programs store bits of a pixel in `image/depth`
+    image_format = _text(view, "image/format").lower()
+    return shape._replace(channels=channels, image_format=image_format, dtype=dtype.lower())
 
 
 def _image(view: RecordView, is_ours: bool) -> bytes | None:
