@@ -58,14 +58,14 @@ class SubmittedJob:
     region: str
 
     @property
-    def link(self) -> str:
+    def page(self) -> str:
         """Its page in the console."""
         job = f"{self.region}/{self.job_id}?project={self.project}"
         return f"https://console.cloud.google.com/dataflow/jobs/{job}"
 
     def described(self) -> str:
         """Its name, its id and its page, as lines of text."""
-        return f"job {self.name} is at Dataflow, id {self.job_id}\n  to look at it:  {self.link}\n"
+        return f"job {self.name} is at Dataflow, id {self.job_id}\n  to look at it:  {self.page}\n"
 
     def left(self) -> str:
         """The same, with the command that cancels it."""
@@ -149,7 +149,7 @@ def follow(job: SubmittedJob, say: Callable[[str], None], count: Callable[[str],
         raise
     except Exception as error:  # of the connection, after Beam's retries
         reason = last_line(str(error)) or type(error).__name__
-        raise JobError(f"the job continues, but can no longer be followed ({reason}): {job.link}") from error
+        raise JobError(f"the job continues, but can no longer be followed ({reason}): {job.page}") from error
 
 
 def _last_state(

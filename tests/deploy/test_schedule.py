@@ -179,8 +179,8 @@ def test_dataflow_knows_all_fields_of_the_launch(
         ("max_workers", "0", "From 1"),
         ("keep_versions", "0", "An integer from 1"),
         ("keep_versions", "1.5", "An integer from 1"),
-        ("parameters", '{overwrite="true"}', "The variables versions and keep_versions decide"),
-        ("parameters", '{dataset_version="2.0.0"}', "The variables versions and keep_versions decide"),
+        ("parameters", '{overwrite="true"}', "Set the variables versions and keep_versions"),
+        ("parameters", '{dataset_version="2.0.0"}', "Set the variables versions and keep_versions"),
         ("parameters", '{writer="beam"}', "With versions, writer is shards"),
     ],
 )

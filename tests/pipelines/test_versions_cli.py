@@ -359,7 +359,7 @@ def test_a_job_at_dataflow(submitter: Submitter, home: Path) -> None:
     assert left.status == 0, left.err
     assert left.out.endswith(
         "  its result will be gs://pictures/out/1.0.8/manifest.json, and failures.jsonl next to it\n"
-        "                   (neither, if nothing has changed since the previous version)\n"
+        "                     (neither, if nothing has changed since the previous version)\n"
     )
     # It has published none.
     submitter.dataflow.states = ["JOB_STATE_RUNNING", "JOB_STATE_DONE"]
