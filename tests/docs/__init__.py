@@ -17,7 +17,7 @@ How a page's code is tested; a page needs no code here.
 - `<!-- not run -->` on the line before a ```shell or ```python block: it must parse or compile, and is
   not run.
 - What is converted must have no failed input, unless the status is given.
-- A page with more than five `recordmill` commands that run is slow: only `make test-all` runs it.
+- A page with more than two `recordmill` commands that run is slow: only `make test-all` runs it.
 - Any other language (```text, ```json, ```yaml) and indented blocks are not looked at.
 
 Inputs are drawn by the first folder or file of a path, if no earlier command of the page writes it:

@@ -29,7 +29,7 @@ _OTHERS = ("CONTRIBUTING.md", "docs/recipes.md", "docs/reference/sources.md")
 # What makes the first runs of a page quick and quiet.
 _FLAGS = {"convert": ["--progress=none"], "sweep": ["--progress=none"], "verify": ["--quiet"]}
 # Commands of a page that is run by `make test` too.
-_FEW = 5
+_FEW = 2
 # Commands that need a bucket or a runner.
 _ELSEWHERE = re.compile(r"gs://|--runner[= ](?!DirectRunner)")
 # The dataset that programs read before a command of their page has written it.

@@ -144,6 +144,7 @@ def test_a_job_that_is_killed_is_resumed(store: Store, photos: Path, local: Path
     assert len(finished | rewritten) == 4
 
 
+@pytest.mark.slow
 def test_versions(store: Store, photos: Path, local: Path, tmp_path: Path) -> None:
     auto = ("--input", upload(store, photos), "--output", OUT, "--dataset_version=auto", *ARGS)
     assert convert(*auto) == 0

@@ -13,9 +13,11 @@ from recordmill.pipelines import schema_code
 from tests.golden.cases import CASES, run
 from tests.lazy import tf
 
-QUICK = ("schema-panoptic", "schema-sequence", "shards-rename")
+QUICK = ("schema-panoptic",)
 # Records that become tensors in different ways: by schema, source of sequences and lists, mask, image format.
 OTHERS = (
+    "schema-sequence",
+    "shards-rename",
     "schema-classification",
     "schema-imagenet",
     "schema-plain",

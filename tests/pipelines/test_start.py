@@ -29,6 +29,7 @@ def test_help_imports_next_to_nothing() -> None:
     )
 
 
+@pytest.mark.slow
 def test_templates_are_read_when_a_page_is_made() -> None:
     modules = ("sweep", "publish", "reporting.tasks", "reporting.page", "sweeping.page")
     imports = "; ".join(f"import recordmill.transforms.{name}" for name in modules)
