@@ -141,7 +141,7 @@ REMEDIES = {
     "neither image nor annotations by name": "The file is not used.",
     "neither images nor labels by name": "The array has no name such as `x_train` or `y_train`.",
     "no category": "The annotation has no `category_id`.",
-    "no image": "The row has neither bytes nor a path.",
+    "no image": "The row or record has neither bytes nor a path.",
     "no image path": "The image column of the row is empty.",
     "no line in the ground truth": "The number in the image's name is larger than the ground truth.",
     "no mask": (

@@ -285,28 +285,41 @@ def add_classes(names: dict[int, str], texts: dict[str, str], found: ClassNames)
 
 
 class ImageRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A reference to one image, and its annotations: a few hundred bytes, for images of any size.
+    """A reference to one image, or its bytes, and its annotations.
+
+    A record with a reference has a few hundred bytes, for images of any size. `WriteDataset` writes the bytes
+    that records bring to files, and holds references to them.
 
     Attributes:
         key: identifies the record in the dataset, with `/` between parts. It must be unique and stable,
             because it determines split, shard and order.
-        image: location of the bytes; None for a sequence, and for a record of features only.
+        image: location of the bytes; None for a record with `data`, for a sequence, and for a record of
+            features only.
         split: the split in the source, or None.
         annotations: labels, boxes, free features and so on.
         origin: location of the record in the source (`labels.csv, line 12`), for messages; may be empty.
         size: size of the image file in bytes; 0 if the listing does not contain it.
+        data: the bytes of the image, encoded as in a file of its format, such as PNG; empty if there are
+            none. A record has either `image` or `data`, or neither.
     """
 
     key: str
-    image: ImageRef | None
+    image: ImageRef | None = None
     split: str | None = None
     annotations: Annotations = Annotations()
     origin: str = ""
     size: int = 0
+    data: bytes = b""
 
     def __post_init__(self) -> None:
         if not self.key:
             raise ValueError("ImageRecord.key is empty; it must be unique in the dataset")
+        if not isinstance(self.data, bytes):
+            kind = type(self.data).__name__
+            raise TypeError(f"ImageRecord.data is of type {kind}; it must be the bytes of an image file")
+        if self.data and (self.image is not None or self.annotations.steps is not None):
+            other = "image" if self.image is not None else "annotations.steps"
+            raise ValueError(f"ImageRecord {self.key!r} has data and {other}; it may have one of the two")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

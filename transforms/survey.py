@@ -6,6 +6,7 @@ GroupReferences: shuffles the references, not images, and finds keys that are no
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import uuid
 from array import array
@@ -37,9 +38,11 @@ from recordmill.transforms.shards.references import (
     with_split,
 )
 from recordmill.transforms.shards.totals import Totals
+from recordmill.transforms.storage.faults import naming_faults
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.owner import make_marked_folder
 from recordmill.transforms.storage.spool import Spool
+from recordmill.transforms.storage.zip_member import check_size
 
 _FAILURES, _TOTALS, _HASHES, _REPEATED = "failures", "totals", "hashes", "repeated"
 _COUNTED_AT_ONCE = 1000
@@ -97,17 +100,20 @@ class SurveyRecords(beam.PTransform):
     """PCollection[ImageRecord | Failure | ClassNames] -> Surveyed.
 
     Args:
-        scratch: folder for large annotations, which would else be shuffled; it lives as long as references
-            do. It is used only if it is a folder of this machine: other runners shuffle on disks.
+        scratch: folder for the images that records bring, and for large annotations, which would else be
+            shuffled; it lives as long as references do. Annotations are put there only if it is a folder of
+            this machine: other runners shuffle on disks. Without it, records cannot bring images.
+        job: name of the folder in `scratch` that only this job uses.
     """
 
-    def __init__(self, config: DatasetConfig, scratch: str | None = None) -> None:
+    def __init__(self, config: DatasetConfig, scratch: str | None = None, job: str = "records") -> None:
         super().__init__()
         self._config = config
-        self._scratch = file_system(scratch).working_folder(scratch) if scratch else None
+        self._scratch = scratch
+        self._job = job
 
     def expand(self, entries: beam.PCollection[ImageRecord | Failure | ClassNames]) -> Surveyed:
-        survey = SurveyFn(self._config, self._scratch)
+        survey = SurveyFn(self._config, self._scratch, self._job)
         types = {_FAILURES: Failure, _TOTALS: Any, _HASHES: tuple[int, bytes]}
         parted = entries | "Survey" >> beam.ParDo(survey).with_output_types(
             tuple[str, bytes], **types
@@ -124,16 +130,18 @@ class SurveyRecords(beam.PTransform):
 class SurveyFn(beam.DoFn):
     """One entry after the other; totals, and batches that are not full, when the bundle ends."""
 
-    def __init__(self, config: DatasetConfig, scratch: str | None = None) -> None:
+    def __init__(self, config: DatasetConfig, scratch: str | None, job: str) -> None:
         self._config = config
         self._scratch = scratch
+        self._job = job
         self._pattern = re.compile(config.group_pattern) if config.group_pattern else None
+        self._spool: Spool | None = None
 
     def start_bundle(self) -> None:
-        self._spool: Spool | None = None
-        if self._scratch is not None:
-            make_marked_folder(self._scratch)
-            self._spool = Spool(self._scratch, uuid.uuid4().hex, 0)
+        self.teardown()
+        scratch = self._scratch
+        is_here = scratch is not None and file_system(scratch).working_folder(scratch) is not None
+        self._annotations_spool = self._opened_spool() if is_here else None
         self.totals = Totals(self._config.untyped_features)
         self._hashes = KeyHashes()
         self._references: Batches[str] = Batches()
@@ -173,15 +181,44 @@ class SurveyFn(beam.DoFn):
         yield from (TaggedOutput(_HASHES, in_global_window(pair)) for pair in self._hashes.take())
         yield TaggedOutput(_TOTALS, in_global_window(self.totals))
 
+    def teardown(self) -> None:
+        """Removes the unfinished file of a bundle that has failed."""
+        if self._spool is not None:
+            self._spool.discard()
+        self._spool = None
+
+    def _opened_spool(self) -> Spool:
+        """The spool of this bundle, with files of its own: a bundle may be retried, or have a twin."""
+        if self._spool is None:
+            assert self._scratch is not None
+            folder = os.path.join(self._scratch, self._job)
+            with naming_faults(folder):
+                make_marked_folder(self._scratch)
+                file_system(folder).make_folder(folder)
+            self._spool = Spool(folder, uuid.uuid4().hex, 0)
+        return self._spool
+
+    def _with_reference(self, record: ImageRecord) -> ImageRecord:
+        """The record with a reference to the bytes that it brings, if it brings any.
+
+        Raises:
+            BadInput: the image is too large.
+        """
+        if not record.data:
+            return record
+        check_size(len(record.data), "ImageRecord.data")
+        image = self._opened_spool().add(record.data)
+        return msgspec.structs.replace(record, image=image, size=len(record.data), data=b"")
+
     def _add(self, record: ImageRecord) -> tuple[str, bytes] | None:
         """Counts a record and adds its reference to the batch of its split: the split and the batch if full.
 
         Raises:
-            BadInput: an integer of more than 64 bits.
+            BadInput: an integer of more than 64 bits, or an image that is too large.
         """
-        record = plain_record(record)
+        record = self._with_reference(plain_record(record))
         content = listed_content(record)
-        reference = pack_reference(record, self._config.seed, content, self._spool)
+        reference = pack_reference(record, self._config.seed, content, self._annotations_spool)
         hashed = key_digest(record.key)
         self.totals.add(record, hashed, content)
         self._hashes.add(hashed)
@@ -295,7 +332,8 @@ class AssignGroups(beam.DoFn):
 
 def _location(record: ImageRecord) -> str:
     """The location of a record in the source, for a message."""
-    path = record.image.uri if record.image is not None else ""
+    image = record.image
+    path = "" if image is None or image.version < 0 else image.uri  # no file of the scratch folder
     return " at ".join(part for part in (path, record.origin) if part) or "(no origin)"
 
 

@@ -79,7 +79,7 @@ class WriteDataset(beam.PTransform):
     def expand(self, entries: beam.PCollection[ImageRecord | Failure | ClassNames]) -> beam.PCollection[str]:
         """Records to a survey, to a plan, to shards; shards to a dataset."""
         config, run = self._config, self.run
-        surveyed = entries | "SurveyRecords" >> SurveyRecords(config, run.scratch)
+        surveyed = entries | "SurveyRecords" >> SurveyRecords(config, run.scratch, run.token)
         recipe = Recipe.of(config, program_versions(), self._source) if run.version else None
         plan = surveyed | "PlanDataset" >> PlanDataset(config, run.output, run, recipe)
         if config.writer == "beam":

@@ -82,3 +82,17 @@ def test_your_own_records(folder: Path) -> None:
         stored = (folder / "photos" / key).read_bytes()
         np.testing.assert_array_equal(tf.io.decode_image(one["image/encoded"][0]), tf.io.decode_image(stored))
     assert failures(output) == [{"key": "camera 3", "stage": "list", "reason": "no file"}]
+
+
+def test_images_made_in_the_pipeline(folder: Path) -> None:
+    run("beam.Create(range(27))")
+    output = folder / "drawn"
+    found = by_key(output)
+    assert set(found) == {f"grey/{value:03d}.png" for value in range(0, 251, 10)}
+    for key, one in found.items():
+        value = int(key[5:8])
+        assert one["image/class/text"] == [b"dark" if value < 128 else b"light"]
+        decoded = tf.io.decode_png(one["image/encoded"][0])
+        np.testing.assert_array_equal(decoded, np.full((32, 32, 1), value))
+    assert failures(output) == [{"key": "grey/260", "stage": "draw", "reason": "too bright"}]
+    assert not (output / ".recordmill").exists() or not list((output / ".recordmill").glob("*/"))

@@ -230,7 +230,7 @@ def test_bad_columns_fail_the_record(schema: Schema) -> None:
 
 @pytest.mark.parametrize("name", [name for name in SCHEMAS if name != "sequence"])
 def test_an_image_must_be_there(name: str) -> None:
-    with pytest.raises(ValueError, match=f"which schema '{name}' needs"):
+    with pytest.raises(BadInput, match=f"no image \\(schema '{name}' needs an image in each record"):
         _features(SCHEMAS[name], _record(), None, LabelMap.build([]), {})
 
 

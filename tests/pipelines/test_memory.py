@@ -13,6 +13,7 @@ import pytest
 from recordmill.transforms.storage import file_system
 from tests.patched import patched_site
 from tests.pipelines.conversion import command, convert, convert_call, digests
+from tests.pipelines.test_own_images import COUNT, from_files, write
 from tests.storage.memory import ADDRESS, Store
 from tests.storage.test_gcs import story
 
@@ -107,6 +108,15 @@ def test_an_archive(store: Store, photos: Path, tmp_path: Path) -> None:
     assert convert("--input", tmp_path / "in", "--output", tmp_path / "local", *ARGS) == 0
     assert convert("--input", upload(store, tmp_path / "in"), "--output", OUT, *ARGS) == 0
     check(store, tmp_path / "local", tmp_path)
+
+
+@pytest.mark.slow
+def test_records_with_their_bytes(store: Store, tmp_path: Path) -> None:
+    spooled: list[str] = []
+    store.on_put = lambda path: spooled.extend([path] if "/scratch/" in path else [])
+    write(OUT, range(COUNT))
+    assert any(path.endswith("-00000") for path in spooled)
+    check(store, from_files(tmp_path / "files", tmp_path / "in"), tmp_path)
 
 
 def test_what_is_refused(

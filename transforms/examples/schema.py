@@ -9,7 +9,15 @@ from typing import Literal, Protocol, TypeVar, runtime_checkable
 from recordmill.transforms.examples.columns import Column, ColumnKind
 from recordmill.transforms.examples.features import Feature, Kind, bytes_feature
 from recordmill.transforms.examples.labels import LabelMap
-from recordmill.transforms.records import AnnotatedObject, Box, FeatureValue, ImageRecord, Mapped, StoredImage
+from recordmill.transforms.records import (
+    AnnotatedObject,
+    BadInput,
+    Box,
+    FeatureValue,
+    ImageRecord,
+    Mapped,
+    StoredImage,
+)
 
 Dtype = Literal["int64", "float32", "string"]
 Shape = tuple[int | None, ...]
@@ -321,9 +329,9 @@ def box_specs(prefix: str) -> dict[str, FeatureSpec]:
 
 
 def stored_image(record: ImageRecord, image: StoredImage | None, schema: str) -> StoredImage:
-    """The image, in a schema that must have one."""
+    """The image, in a schema that must have one. Raises BadInput if there is none."""
     if image is None:
-        raise ValueError(f"record {record.key!r} has no image, which schema {schema!r} needs")
+        raise BadInput("build", "no image", f"schema {schema!r} needs an image in each record", record.key)
     return image
 
 

@@ -194,6 +194,7 @@ class Checkpoint:
             return None
         if report.file.failures_path and _can_be_loaded(report.file.failures_path, references):
             return None
+        _renew_references(report.file.stats.statistics, references)
         return report
 
     def discard(self, sizes: Mapping[str, int]) -> None:
@@ -234,6 +235,16 @@ def shard_digest(settings: str, references: Iterable[bytes]) -> str:
     for reference in references:
         hashed.update(reference_digest(reference))
     return hashed.hexdigest()
+
+
+def _renew_references(statistics: Statistics, references: Iterable[bytes]) -> None:
+    """Replaces remembered references by those of this run: the files of an earlier run's records are gone."""
+    if statistics.reencoded:
+        current = {reference_digest(reference): reference for reference in references}
+        statistics.reencoded = [
+            (key, current.get(reference_digest(reference), reference))
+            for key, reference in statistics.reencoded
+        ]
 
 
 def _can_be_loaded(failures_path: str, references: Iterable[bytes]) -> bool:

@@ -81,7 +81,7 @@ class Run:
 
     @property
     def scratch(self) -> str:
-        """The folder for files that a source unpacks, and for large annotations."""
+        """The folder for files that a source unpacks; `token` in it: images and annotations of records."""
         return os.path.join(self.folder, "scratch")
 
     @property

@@ -247,7 +247,10 @@ def _is_ours(folder: str) -> bool:
 
 
 def _tidy(run: Run) -> None:
-    """Removes the files of a run's folder, except finished shards and the files that this job needs."""
+    """Removes the files of a run's folder, except finished shards and the files that this job needs.
+
+    Of the scratch folder, what a source has unpacked stays: this job finds it again.
+    """
     system = file_system(run.folder)
     made = list(_made_in(run.folder))
     checkpoints = [found.path for found in made if found.basename.endswith(CHECKPOINT_ENDING)]
@@ -255,6 +258,9 @@ def _tidy(run: Run) -> None:
     kept = {os.path.join(run.shards, name) for names in finished for name in names}
     kept |= {run.sample, run.records}
     system.remove_entries(found for found in made if found.path not in kept)
+    if owner_of(run.scratch) is not None:
+        spools = [found for found in system.contents(run.scratch) if found.is_folder]
+        system.remove_entries(found for found in spools if found.basename != run.token)
 
 
 def _files_of_checkpoint(path: str) -> Sequence[str]:

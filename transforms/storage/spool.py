@@ -1,4 +1,4 @@
-"""Bytes that have to leave their container once: put, in order, into files that references lead to."""
+"""Bytes without a file of their own, as those of a container: put into files that references lead to."""
 
 from __future__ import annotations
 
@@ -55,11 +55,7 @@ class Spool:
             if kind is None or kind is GeneratorExit:  # who stops asking may follow what he was given
                 self.close()
         finally:
-            if self._file is not None:
-                self._file.close()
-                with contextlib.suppress(FileNotFoundError):
-                    os.remove(self._path)
-                self._file = None
+            self.discard()
 
     def check_room(self, size: int) -> None:
         """Raises JobError if the disk has no room for so many more bytes, of which nothing is written."""
@@ -97,6 +93,14 @@ class Spool:
         self._file = None
         self._size = 0
         self._number += 1
+
+    def discard(self) -> None:
+        """Removes the open file."""
+        if self._file is not None:
+            self._file.close()
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(self._path)
+            self._file = None
 
     @property
     def _target(self) -> str:
