@@ -9,14 +9,15 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import msgspec
 import numpy as np
 import pytest
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.options.pipeline_options import PipelineOptions
 from PIL import Image
 
 from recordmill.transforms.config import DatasetConfig
@@ -79,13 +80,16 @@ def stored(number: int, folder: str) -> ImageRecord:
     return ImageRecord(record.key, ImageRef(str(path)), annotations=annotations, size=len(record.data))
 
 
-def write(output: object, entries: Iterable[object], **settings: Any) -> None:
+DIRECT = ("--runner=FnApiRunner",)
+
+
+def write(output: object, entries: Iterable[object], flags: Sequence[str] = DIRECT, **settings: Any) -> None:
     """Runs a pipeline that makes records of numbers; other entries are passed on."""
     config = DatasetConfig(**{"num_shards": 8, "workers": 1, "policy": JPEG, **settings})
-    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+    with beam.Pipeline(options=PipelineOptions(list(flags))) as pipeline:
         _ = (
             pipeline
-            | beam.Create(list(entries), reshuffle=False)
+            | beam.Create(list(entries))
             | beam.Map(lambda entry: made(entry) if isinstance(entry, int) else entry)
             | WriteDataset(str(output), config)
         )
@@ -218,7 +222,8 @@ def test_a_killed_job_is_resumed(tmp_path: Path, expected: Path) -> None:
     for _ in range(2):
         assert subprocess.run(call, cwd=ROOT, check=False).returncode == -signal.SIGKILL
     (run,) = (output / ".recordmill").glob("*/")
-    finished = {path.stat().st_ino for path in run.glob("shards/*.tfrecord")}
+    checkpoints = [msgspec.msgpack.decode(path.read_bytes()) for path in run.glob("shards/*.state")]
+    finished = {(run / "shards" / one["file"]["path"]).stat().st_ino for one in checkpoints}
     assert len(finished) >= 6
     spools = [path for path in run.glob("scratch/*") if path.is_dir()]
     assert len(spools) == 1  # the second job has removed those of the first
@@ -273,7 +278,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 def write_many(output: str, count: int) -> None:
     """Writes images of 100 KB, which a step of the pipeline makes."""
     config = DatasetConfig(num_shards=4, workers=1, policy=ImagePolicy(validate="header"))
-    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+    with beam.Pipeline("FnApiRunner") as pipeline:
         _ = (
             pipeline
             | beam.Create([count])

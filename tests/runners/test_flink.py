@@ -4,6 +4,7 @@ import json
 import shutil
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +13,9 @@ import pytest
 from tests.buckets.asking import asked
 from tests.buckets.server import BucketServer
 from tests.patched import patched_site
-from tests.pipelines.conversion import digests
+from tests.pipelines.comparison import payloads
+from tests.pipelines.conversion import command, digests
+from tests.pipelines.test_own_images import COUNT, check, write
 from tests.runners.calls import (
     INPUT_FLAGS,
     assert_same_records,
@@ -201,3 +204,13 @@ def _wait_for(output: Path, pattern: str) -> None:
     while not list(output.glob(pattern)):
         assert time.monotonic() < deadline, f"no {pattern} in {output}"
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize("writer", ["shards", "beam"])
+def test_images_that_a_pipeline_makes(embedded: list[str], tmp_path: Path, writer: str) -> None:
+    write(tmp_path / "direct", range(COUNT))
+    write(tmp_path / "out", range(COUNT), embedded, writer=writer)
+    if writer == "shards":
+        check(tmp_path / "out", tmp_path / "direct")
+    assert Counter(payloads(tmp_path / "out")) == Counter(payloads(tmp_path / "direct"))
+    assert command("verify", tmp_path / "out") == 0

@@ -1,9 +1,13 @@
 """Conversions on Prism, which is built from its Go module, and is never fetched by a conversion itself."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests.pipelines.comparison import payloads
+from tests.pipelines.conversion import command
+from tests.pipelines.test_own_images import COUNT, check, write
 from tests.runners.calls import INPUT_FLAGS, assert_same_records, assert_same_shards, convert
 from tests.runners.downloads import prism
 
@@ -50,3 +54,14 @@ def test_a_fault_of_the_input_is_one_line(prism_flags: list[str], photos: Path, 
         assert [line for line in said.splitlines() if line.startswith(message)], said
         assert not (output / "manifest.json").exists()
         assert not list(output.glob("*.tfrecord"))
+
+
+@pytest.mark.parametrize("writer", ["shards", "beam"])
+def test_images_that_a_pipeline_makes(prism_flags: list[str], tmp_path: Path, writer: str) -> None:
+    flags = [flag for flag in prism_flags if flag not in INPUT_FLAGS]
+    write(tmp_path / "direct", range(COUNT))
+    write(tmp_path / "out", range(COUNT), flags, writer=writer)
+    if writer == "shards":
+        check(tmp_path / "out", tmp_path / "direct")
+    assert Counter(payloads(tmp_path / "out")) == Counter(payloads(tmp_path / "direct"))
+    assert command("verify", tmp_path / "out") == 0
