@@ -162,6 +162,11 @@ class SurveyFn(beam.DoFn):
                 batch = self._add(with_split(element, self._config, self._pattern))
             except BadInput as error:
                 element = error.failure(element.key)
+            except UnicodeEncodeError as error:
+                text = error.object[error.start : error.end]
+                raise JobError(
+                    f"record {element.key!r} has a text with {text!r}, which is not Unicode; replace it"
+                ) from error
             else:
                 if batch is not None:
                     yield batch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -91,6 +92,7 @@ def write(output: object, entries: Iterable[object], flags: Sequence[str] = DIRE
             pipeline
             | beam.Create(list(entries))
             | beam.Map(lambda entry: made(entry) if isinstance(entry, int) else entry)
+            | beam.Map(lambda entry: entry() if callable(entry) else entry)
             | WriteDataset(str(output), config)
         )
 
@@ -180,6 +182,13 @@ def test_a_repeated_key_names_the_origins(tmp_path: Path) -> None:
     again = ImageRecord(key_of(1), data=png(5), origin="step 5")
     with pytest.raises(Exception, match=r"key 'made/001.png' is not unique: \(no origin\); step 5\. Keys"):
         write(tmp_path / "out", [1, again])
+
+
+@pytest.mark.parametrize("settings", [{}, {"splits": {"train": 1.0}}])
+def test_a_key_that_is_not_unicode(tmp_path: Path, settings: Mapping[str, Any]) -> None:
+    message = r"record 'a\\udcff' has a text with '\\udcff', which is not Unicode; replace it"
+    with pytest.raises(Exception, match=message):
+        write(tmp_path / "out", [functools.partial(ImageRecord, "a\udcff", data=png(0))], **settings)
 
 
 @pytest.mark.parametrize("data", [np.zeros(3, np.uint8), "text", bytearray(b"x"), None])
