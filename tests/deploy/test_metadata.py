@@ -46,7 +46,7 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
     ),
     "source": (["auto", "folder", "coco", "tfrecord"], ["Folder", "", "a b"]),
     "include_annotations": (["masks", "masks,keypoints,captions"], ["boxes", "masks,", ""]),
-    "mask_pattern": (["masks/{stem}_mask.png", "{name}"], ["masks/x.png", ""]),
+    "mask_pattern": (["masks/{stem}_mask.png", "{name}", "../{parent}.png"], ["masks/x.png", ""]),
     "input_features": (["img=image/encoded", "a=b,c=d"], ["a", "a=", "=b", "a=b,", "a=b=c"]),
     "annotations": (["gs://inputs/list.csv"], ["list.csv", "gs://inputs", "gs://inputs/"]),
     "image_root": (["gs://inputs", "gs://inputs/images/"], ["images/"]),
