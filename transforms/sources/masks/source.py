@@ -126,7 +126,8 @@ class _Masks:
         described = {*NAME_FILES, *COLOR_FILES, *lists}
         if outside := next((one for one in self.failures if one.key in described), None):
             raise ValueError(f"--input is {config.input!r}: {outside.key} is {outside.reason}")
-        leads_to = Confinement((root, *config.image_roots)).leads_to
+        confinement = Confinement((root, *config.image_roots))
+        leads_to = confinement.leads_to
         self.sets = [ImageSet(split, name, name, leads_to(f"{root}/{name}")) for name, split in lists.items()]
         places = {item.key: place for place, item in self.files.items()}
         self._listed_images = _by_listed_name({key: key for key in self.images} if lists else {})
@@ -136,7 +137,7 @@ class _Masks:
             masks = itertools.chain.from_iterable(self.masks.values())
             first = [self.files[mask].path for mask in heapq.nsmallest(_LOOKED_AT, masks)]
             try:
-                self.classes = mask_classes(root, leads_to, first)
+                self.classes = mask_classes(root, [place for place, _ in others], confinement, first)
             except ValueError as error:
                 raise ValueError(f"--input is {config.input!r}: {error}") from error
         for place, key in others:
