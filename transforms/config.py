@@ -9,8 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from recordmill.transforms.examples import SCHEMA_NAMES
-from recordmill.transforms.flag_values import PAIRS, fractions, renames, shard_counts, size
+from recordmill.transforms.examples import MASK_SCHEMAS, SCHEMA_NAMES
+from recordmill.transforms.examples.mask_values import check_mask_values, with_ignored
+from recordmill.transforms.flag_values import PAIRS, fractions, names, renames, shard_counts, size
 from recordmill.transforms.flags import check_values, declares_flags, flag, naming_parameters, setting
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.records import BOXES, SPLIT_NAME
@@ -66,6 +67,26 @@ class DatasetConfig:
         "input and output",
         metavar="N",
         default_text="the schema's first id",
+    )
+    mask_values: Mapping[str, str] = flag(
+        {},
+        "other classes for pixels of masks: values in the masks of the source, or names of classes; 255 is "
+        "ignored. It changes masks of classes, panoptic masks and masks drawn from objects, not boxes and "
+        "labels",
+        "input and output",
+        parse=renames,
+        metavar="OLD=NEW,…",
+        pattern=PAIRS,
+        only_if_set=True,
+    )
+    ignore_label: tuple[str, ...] = flag(
+        (),
+        "classes whose pixels in masks are ignored: the same as --mask_values VALUE=255",
+        "input and output",
+        parse=names,
+        metavar="VALUE[,VALUE…]",
+        pattern="[^,]+(,[^,]+)*",
+        determines_bytes=False,
     )
     splits: Mapping[str, float] = flag(
         {},
@@ -204,6 +225,7 @@ class DatasetConfig:
     @naming_parameters()
     def __post_init__(self) -> None:
         check_values(self)
+        self._join_mask_values()
         _check_splits(self.splits)
         _check_num_shards(self.num_shards)
         if (self.group_by or self.group_pattern) and not self.splits:
@@ -218,6 +240,19 @@ class DatasetConfig:
                 raise ValueError(f"--group_pattern is {self.group_pattern!r}: {error}") from error
         self._check_writer()
         self._check_versions()
+
+    def _join_mask_values(self) -> None:
+        """Makes `ignore_label` part of `mask_values`: equal masks have equal configurations."""
+        values = with_ignored(self.mask_values, self.ignore_label)
+        check_mask_values(values)
+        if values and self.schema != "auto" and MASK_SCHEMAS.isdisjoint(self.schema.split(",")):
+            name = "--ignore_label" if self.ignore_label else "--mask_values"
+            raise ValueError(
+                f"{name} changes masks, and --schema={self.schema} stores none of classes; give "
+                f"--schema=segmentation or panoptic, or leave {name} out"
+            )
+        object.__setattr__(self, "mask_values", values)
+        object.__setattr__(self, "ignore_label", ())
 
     def _check_versions(self) -> None:
         """Raises ValueError for flags that exclude versions, or need them."""
@@ -253,7 +288,8 @@ class DatasetConfig:
     def as_json(self) -> dict[str, object]:
         """The fields that determine the bytes, as in manifest.json."""
         fields = dataclasses.asdict(self)
-        return {**{name: fields[name] for name in _in_manifest()}, **fields["policy"]}
+        own = [one.name for one in _in_manifest() if fields[one.name] or not one.metadata["flag"].only_if_set]
+        return {**{name: fields[name] for name in own}, **fields["policy"]}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> DatasetConfig:
@@ -262,7 +298,7 @@ class DatasetConfig:
         Raises:
             ValueError: a field is unknown to this version, or has a value that it may not have.
         """
-        own = set(_in_manifest())
+        own = {field.name for field in _in_manifest()}
         of_images = {field.name for field in dataclasses.fields(ImagePolicy)}
         unknown = sorted(fields.keys() - own - of_images)
         if unknown:
@@ -281,10 +317,10 @@ class DatasetConfig:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def _in_manifest() -> list[str]:
+def _in_manifest() -> list[dataclasses.Field[Any]]:
     """The fields, but for the policy, that determine the bytes of a dataset; the others, how it is made."""
     every = [field for field in dataclasses.fields(DatasetConfig) if field.name != "policy"]
-    return [field.name for field in every if field.metadata["flag"].determines_bytes]
+    return [field for field in every if field.metadata["flag"].determines_bytes]
 
 
 def _check_num_shards(num_shards: int | Mapping[str, int] | None) -> None:

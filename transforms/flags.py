@@ -52,6 +52,7 @@ class Flag:
         path: `input`, `output`, `file` or `folder`: what a path names.
         pattern: regular expression of the text, for parameters of a template.
         determines_bytes: the shards of a dataset depend on it.
+        only_if_set: manifest.json leaves it out if it has its default: other datasets keep their digests.
     """
 
     help: str
@@ -70,6 +71,7 @@ class Flag:
     path: str = ""
     pattern: str = ""
     determines_bytes: bool = True
+    only_if_set: bool = False
     field: str = ""
     type: str = ""
     default: Any = None

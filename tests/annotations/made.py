@@ -11,9 +11,12 @@ from recordmill.transforms.records import Annotations, BadInput, Geometry, Image
 class Ids:
     """Ids of classes: an integer is its own, a name has that of the table; a mask's value is shifted."""
 
-    def __init__(self, names: Mapping[str, int] | None = None, shift: int = 0) -> None:
+    def __init__(
+        self, names: Mapping[str, int] | None = None, shift: int = 0, merged: Mapping[int, int] | None = None
+    ) -> None:
         self.names = names or {}
         self.shift = shift
+        self.merged = merged or {}
 
     def id_of(self, label: str | int) -> int:
         return label if isinstance(label, int) else self.names[label]
@@ -23,6 +26,9 @@ class Ids:
         if value == 99:
             raise BadInput("annotations", "mask value without a class", "99")
         return value + self.shift
+
+    def in_masks(self, number: int) -> int:
+        return self.merged.get(number, number)
 
 
 def stored(height: int, width: int, geometry: Geometry | None = None) -> StoredImage:

@@ -190,6 +190,39 @@ def test_objects_are_painted_in_order_and_crowds_first() -> None:
     assert mapped.objects == ()
 
 
+def test_segments_are_merged_and_ignored() -> None:
+    drawn = np.zeros((1, 5, 3), np.uint8)
+    drawn[0, :4, 0] = (1, 2, 3, 4)
+    labels = (("grass", False), ("cat", True), ("dog", True), ("dog", True))
+    segments = tuple(Segment(number, *one) for number, one in enumerate(labels, 1))
+    annotations = Annotations(masks={"panoptic": MaskImage(FILE, segments=segments)})
+    needs, files = ("class_png", "panoptic_category_png", "panoptic_instance_png"), encoded(drawn, "PNG")
+
+    def made(merged: dict[int, int]) -> tuple[list[int], list[int]]:
+        ids = Ids({"grass": 0, "cat": 3, "dog": 300}, merged=merged)
+        masks = put(annotations, stored(1, 5), *needs, files={FILE.uri: files}, ids=ids).masks
+        np.testing.assert_array_equal(decode_mask(masks["class_png"]), decode_mask(masks[needs[1]]))
+        category, instance = (decode_mask(masks[name])[0].tolist() for name in needs[1:])
+        return category, instance
+
+    assert made({300: 3}) == ([0, 3, 3, 3, 255], [0, 2, 3, 4, 0])
+    assert made({300: 255, 0: 700}) == ([700, 3, 255, 255, 255], [0, 2, 0, 0, 0])
+
+
+def test_drawn_classes_are_merged_and_ignored() -> None:
+    def square(side: int) -> tuple[tuple[float, ...], ...]:
+        return ((0.0, 0.0, side, 0.0, side, side, 0.0, side),)
+
+    objects = tuple(AnnotatedObject(label, None, square(side)) for label, side in ((2, 4), (3, 3), (255, 1)))
+    with pytest.raises(BadInput, match="class id that means ignored pixels"):
+        put(Annotations(objects=objects), stored(5, 5), "class_png")
+    merged = {2: 0, 3: 300, 255: 7, 0: 255}
+    mapped = put(Annotations(objects=objects), stored(5, 5), "class_png", ids=Ids(merged=merged))
+    expected = np.full((5, 5), 255)
+    expected[:4, :4], expected[:3, :3], expected[0, 0] = 0, 300, 7
+    np.testing.assert_array_equal(decode_mask(mapped.masks["class_png"]), expected)
+
+
 def test_an_image_annotated_as_empty_is_background() -> None:
     mapped = put(Annotations(size=(2, 3)), stored(2, 3), "class_raw", "instance_png")
     assert mapped.masks == {"class_raw": bytes(6)}

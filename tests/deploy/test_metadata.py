@@ -46,7 +46,7 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
     ),
     "source": (["auto", "folder", "coco", "tfrecord"], ["Folder", "", "a b"]),
     "include_annotations": (["masks", "masks,keypoints,captions"], ["boxes", "masks,", ""]),
-    "mask_pattern": (["masks/{stem}_mask.png", "{name}"], ["masks/x.png", ""]),
+    "mask_pattern": (["masks/{stem}_mask.png", "{name}", "../{parent}.png"], ["masks/x.png", ""]),
     "input_features": (["img=image/encoded", "a=b,c=d"], ["a", "a=", "=b", "a=b,", "a=b=c"]),
     "annotations": (["gs://inputs/list.csv"], ["list.csv", "gs://inputs", "gs://inputs/"]),
     "image_root": (["gs://inputs", "gs://inputs/images/"], ["images/"]),
@@ -55,6 +55,8 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
     "label_pattern": ([r"([a-z]+)_[0-9]+\.", "(?P<label>[^/]+)"], ["cat", "[a-z]+"]),
     "label_file": (["gs://inputs/labels.txt"], ["labels.txt"]),
     "label_offset": (["0", "1", "-1"], ["x", "1.5", ""]),
+    "mask_values": (["11=255", "a b=0,34=car"], ["11", "11=", "=255", "1=2,", "1=2=3"]),
+    "ignore_label": (["11", "Void,a b"], ["", "a,", ",a"]),
     "include": (["*.jpg", "**/a?/[!b]*"], [""]),
     "exclude": (["test/**"], [""]),
     "limit": (["1", "1000"], ["0", "-1", "1.5", "all"]),
@@ -258,7 +260,8 @@ BY_ROW = {
 
 
 def test_every_parameter_is_in_a_launch() -> None:
-    of_other_sources = {"include_annotations", "input_features", "mask_pattern"}
+    of_masks = {"include_annotations", "mask_pattern", "mask_values", "ignore_label"}
+    of_other_sources = {"input_features", *of_masks}
     assert {*EVERYWHERE, *BY_KEY, *BY_ROW, "reader_hosts", "short_side", *of_other_sources} == set(PARAMETERS)
     for parameters in (EVERYWHERE, BY_KEY, BY_ROW):
         assert [name for name, value in parameters.items() if not matches(name, value)] == []

@@ -57,6 +57,8 @@ VALUES: dict[str, tuple[str, ...]] = {
     "boxes": ("drop",),
     "label_file": ("names.txt",),
     "label_offset": ("3",),
+    "mask_values": ("1=2", *MASKS),
+    "ignore_label": ("1", *MASKS),
     "splits": ("a=1",),
     "group_by": ("camera", *SPLITS),
     "group_pattern": ("(.)", *SPLITS),

@@ -2,6 +2,7 @@
 
 import bisect
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,21 @@ def test_masks_stay_where_classes_are_added_alone() -> None:
     assert MaskMap.of(labels(None, 1), plain) == plain
     assert MaskMap.of(labels(None, 2), plain).name != plain.name
     assert msgspec.json.decode(msgspec.json.encode(more), type=MaskMap) == more
+
+
+def test_masks_of_other_values_are_other_masks() -> None:
+    first = MaskMap.of(labels({1: 1, 2: 2}), None)
+    ignored = replace(labels({1: 1, 2: 2}), mask_values={2: 255})
+    assert MaskMap.of(ignored, first).name != first.name
+    assert MaskMap.of(ignored, MaskMap.of(ignored, None)) == MaskMap.of(ignored, None)
+    more = MaskMap.of(replace(ignored, mask_values={2: 255, 34: 255}), MaskMap.of(ignored, None))
+    assert more.name == MaskMap.of(ignored, None).name
+    plain = MaskMap.of(labels(None), None)
+    changed = MaskMap.of(replace(labels(None), mask_values={2: 255}), plain)
+    assert changed.name != plain.name
+    assert MaskMap.of(replace(labels(None), mask_values={2: 255}), changed) == changed
+    assert msgspec.json.decode(msgspec.json.encode(changed), type=MaskMap) == changed
+    assert MaskMap.of(labels(None), changed).name not in (changed.name, plain.name)
 
 
 def home(folder: Path, manifest: str | None = None, settings: str | None = None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ from PIL import Image
 
 from recordmill.transforms.records import ClassNames, Failure, ImageRecord
 from recordmill.transforms.sources.config import SourceConfig
+from recordmill.transforms.sources.detection.detect import detect
 from recordmill.transforms.sources.masks.source import MasksSource
 from recordmill.transforms.sources.source import Item
 from tests.buckets.server import BucketServer
@@ -27,7 +29,7 @@ def tree(root: Path, *names: str, mode: str = "L", **texts: str) -> str:
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new(mode if path.suffix in (".png", ".tif") else "RGB", (4, 2)).save(path)
     for name, text in texts.items():
-        (root / name.replace("_txt", ".txt").replace("_csv", ".csv")).write_text(text)
+        (root / re.sub(r"_(txt|csv|yaml)$", r".\1", name)).write_text(text)
     return str(root)
 
 
@@ -119,6 +121,12 @@ def test_of_several_pictures_of_one_image_the_class_ids_count(tmp_path: Path) ->
         ("{folder}/../truth/{stem}.png", "train/x/1.jpg", "train/truth/1.png"),
         ("truth/{folder}/{name}.png", "x/y/1.jpg", "truth/x/y/1.jpg.png"),
         ("{folder}/{stem}_m.png", "1.jpg", "1_m.png"),
+        ("{folder}/../lab/{stem}.png", "a/x/img/1.png", "a/x/lab/1.png"),
+        ("{folder}/../../lab/{parent}/{stem}.png", "a/img/x/1.png", "a/lab/x/1.png"),
+        ("gt/{subfolder}/{stem}_gt.png", "leftImg/train/bonn/1.png", "gt/train/bonn/1_gt.png"),
+        ("gt/{subfolder}/{stem}.png", "leftImg/1.png", "gt/1.png"),
+        ("{folder}/../{parent}annot/{name}", "train/1.png", "trainannot/1.png"),
+        ("./no/../masks//{parent}_{stem}.png", "photos/x/1.jpg", "masks/x_1.png"),
     ],
 )
 def test_pairs_by_pattern(tmp_path: Path, pattern: str, image: str, mask: str) -> None:
@@ -130,6 +138,60 @@ def test_pairs_by_pattern(tmp_path: Path, pattern: str, image: str, mask: str) -
     assert sniffed(str(tmp_path), mask_pattern=pattern)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "mask"), [("masks/{parent}.png", "masks/x.png"), ("{folder}/label.png", "photos/x/label.png")]
+)
+def test_a_mask_with_the_name_of_its_folder(tmp_path: Path, pattern: str, mask: str) -> None:
+    names = ["photos/x/1.jpg", mask, mask.replace("x", "y"), "photos/z/1.jpg", "photos/z/2.jpg", "1.jpg"]
+    items = listed(tree(tmp_path, *names, mask.replace("x", "z")), mask_pattern=pattern)
+    assert pairs(items, tmp_path) == {"photos/x/1.jpg": (mask, None)}
+    assert sorted(failures(items)) == [
+        ("1.jpg", "image without a mask", True),
+        (mask.replace("x", "y"), "annotation without its image", False),
+        ("photos/z/1.jpg", "several images of one name", False),
+        ("photos/z/2.jpg", "several images of one name", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("image_root", "pattern"),
+    [("a/x/lab", "../lab/{name}"), ("a/x", "../lab/{stem}.png"), ("a", "../../x/lab/{name}")],
+)
+def test_masks_outside_the_input_are_below_an_image_root(
+    tmp_path: Path, image_root: str, pattern: str
+) -> None:
+    tree(tmp_path, "a/x/img/1.png", "a/x/img/2.png", "a/x/lab/1.png", "a/x/secret/2.png")
+    options = {"mask_pattern": pattern, "image_roots": (str(tmp_path / image_root),)}
+    items = listed(str(tmp_path / "a/x/img"), **options)
+    assert pairs(items, tmp_path) == {"1.png": ("a/x/lab/1.png", None)}
+    assert ("2.png", "image without a mask", True) in failures(items)
+    message = "that of '1.png' would be '../lab/1.png', outside of it; give --image_root"
+    with pytest.raises(ValueError, match=message):
+        listed(str(tmp_path / "a/x/img"), mask_pattern="../lab/{name}")
+
+
+def test_a_mask_outside_all_roots_is_not_read(tmp_path: Path) -> None:
+    tree(tmp_path, "in/img/1.png", "in/img/2.png", "in/lab/1.png", "lab/2.png")
+    (tmp_path / "in/lab/2.png").symlink_to(tmp_path / "lab/2.png")
+    for pattern in ("{folder}/../lab/{name}", "lab/{name}"):
+        items = listed(str(tmp_path / "in"), mask_pattern=pattern)
+        assert pairs(items, tmp_path / "in") == {"img/1.png": ("lab/1.png", None)}
+        assert ("img/2.png", "image without a mask", True) in failures(items)
+        assert ("lab/2.png", "outside the input root", False) in failures(items)
+
+
+def test_trees_of_equal_names(tmp_path: Path) -> None:
+    """Masks in the input, images in an image root, and a second root with one of the images."""
+    tree(tmp_path, "gt/train/1.png", "gt/train/2.png", "photos/train/1.png", "photos/train/2.png")
+    tree(tmp_path, "more/train/2.png")
+    roots = (str(tmp_path / "photos"), str(tmp_path / "more"))
+    items = listed(str(tmp_path / "gt"), image_roots=roots)
+    assert pairs(items, tmp_path) == {f"train/{n}.png": (f"gt/train/{n}.png", "train") for n in (1, 2)}
+    images = {item.key: item.image.uri for item in items if isinstance(item, ImageRecord) and item.image}
+    assert images == {f"train/{n}.png": str(tmp_path / f"photos/train/{n}.png") for n in (1, 2)}
+    assert failures(items) == [("train/2.png", "same path below two roots", False)]
+
+
 def test_a_mask_of_the_pattern_needs_its_image(tmp_path: Path) -> None:
     items = listed(tree(tmp_path, "a/1.jpg", "b/1_m.png", "b/2_m.png"), mask_pattern="b/{stem}_m.png")
     assert failures(items) == [("b/2_m.png", "annotation without its image", False)]
@@ -139,13 +201,11 @@ def test_a_mask_of_the_pattern_needs_its_image(tmp_path: Path) -> None:
     ("pattern", "message"),
     [
         ("masks/1.png", "is the same for all images"),
-        ("{folder}/m.png", "is the same for all images"),
         ("{stem.__class__}.png", "it may have {stem}, {name}, {folder}"),
         ("{0}{stem}", "which has {0}"),
         ("{stem", "a brace without the other"),
         ("/masks/{stem}.png", "a path below --input"),
         ("gs://b/{stem}.png", "a path below --input"),
-        ("../{stem}.png", r"\.\. may follow"),
     ],
 )
 def test_bad_patterns(tmp_path: Path, pattern: str, message: str) -> None:
@@ -209,6 +269,76 @@ def test_tables_of_colours(tmp_path: Path, table: dict[str, str]) -> None:
     assert items[1].annotations.masks["class"].colors == ((0x408040, 0), (0xC00080, 1), (0, 2))
 
 
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [
+        ("class_dict", "Animal,64,128,64\nArch way,192,0,128\nVoid,0,0,0\n"),
+        ("colors", "name,color\nAnimal,#408040\nArch way,#c00080\nVoid,#000000\n"),
+        ("classes", "Animal,408040\nArch way,C00080\n# void\nVoid,000000\n"),
+        ("label_colors", '# r g b\nclass,RGB\nAnimal,"64, 128, 64"\nArch way,192 0 128\nVoid,"[0 0 0]"\n'),
+        (
+            "colors",
+            "ID,Red,Green,Blue,Name,Parts\n2,0,0,0,Void,x\n0,64,128,64,Animal,\n1,192,0,128,Arch way,\n",
+        ),
+        ("class_dict", "Klasse,Rot,Gelb,Blau\nAnimal,64,128,64\nArch way,192,0,128\nVoid,0,0,0\n"),
+        ("class_dict", "Nr,Name,Rot,Gelb,Blau\n1,Animal,64,128,64\n2,Arch way,192,0,128\n3,Void,0,0,0\n"),
+    ],
+)
+def test_tables_of_colours_in_csv(tmp_path: Path, name: str, table: str) -> None:
+    items = listed(tree(tmp_path, "images/1.jpg", "masks/1.png", mode="RGB", **{f"{name}_csv": table}))
+    assert items[0] == ClassNames({0: "Animal", 1: "Arch way", 2: "Void"})
+    assert isinstance(items[1], ImageRecord) and len(items) == 2
+    assert sorted(items[1].annotations.masks["class"].colors) == [(0, 2), (0x408040, 0), (0xC00080, 1)]
+
+
+def test_ids_of_a_table(tmp_path: Path) -> None:
+    table = "id,name,color\n255,border,#ffffff\n7,road,#804080\n255,void,#000000\n7,road,#808080\n"
+    items = listed(tree(tmp_path, "images/1.jpg", "masks/1.png", mode="RGB", classes_csv=table))
+    assert items[0] == ClassNames({7: "road"})
+    assert isinstance(items[1], ImageRecord)
+    colors = {0xFFFFFF: 255, 0x804080: 7, 0: 255, 0x808080: 7}
+    assert dict(items[1].annotations.masks["class"].colors) == colors
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "names"),
+    [
+        ("classes_csv", "id,name\n3,car\n1,road\n", {1: "road", 3: "car"}),
+        ("class_dict_csv", "name,r,g,b\nroad,1,1,1\ncar,2,2,2\n", {0: "road", 1: "car"}),
+        ("data_yaml", "names:\n- road\n- no\n", {0: "road", 1: "no"}),
+        ("roads_yaml", "path: x\nnames: {0: road, 5: car}\n", {0: "road", 5: "car"}),
+    ],
+)
+def test_names_of_ids_in_other_files(tmp_path: Path, name: str, text: str, names: dict[int, str]) -> None:
+    place = tree(tmp_path, "images/1.jpg", "masks/1.png", **{name: text, "other_yaml": "x: 1\n"})
+    items = listed(place)
+    assert items[0] == ClassNames(names)
+    assert failures(items) == [("other.yaml", "not an image by name", True)]
+    assert sniffed(place)
+    (tmp_path / "classes.txt").write_text("first\n")
+    assert listed(place)[0] == ClassNames({0: "first"})
+
+
+def test_yaml_that_cannot_be_used(tmp_path: Path) -> None:
+    place = tree(tmp_path, "images/1.jpg", "masks/1.png", a_yaml="names: [x]\n", b_yaml="names: [y]\n")
+    with pytest.raises(ValueError, match="'a.yaml' and 'b.yaml' both name classes; remove one of them"):
+        listed(place)
+    (tmp_path / "b.yaml").unlink()
+    (tmp_path / "a.yaml").write_text("names: {x: y}\n")
+    with pytest.raises(ValueError, match="names has the id 'x', not a number"):
+        listed(place)
+
+
+def test_a_yaml_of_splits_without_labels_is_of_masks(tmp_path: Path) -> None:
+    """With label files it is YOLO's."""
+    yaml = "train: images\nnames: [road, car]\n"
+    place = tree(tmp_path, "images/1.jpg", "masks/1.png", data_yaml=yaml)
+    assert detect(SourceConfig("auto", place)).kind == "masks"
+    (tmp_path / "labels").mkdir()
+    (tmp_path / "labels/1.txt").write_text("0 0.5 0.5 0.1 0.1\n")
+    assert detect(SourceConfig("auto", place)).kind == "yolo"
+
+
 def test_colours_of_one_name_are_one_class(tmp_path: Path) -> None:
     table = "1 0 0 car\n2 0 0 road\n3 0 0 car\n1 0 0 car\n"
     items = listed(tree(tmp_path, "images/1.jpg", "masks/1.png", mode="RGB", label_colors_txt=table))
@@ -225,6 +355,11 @@ def test_colours_of_one_name_are_one_class(tmp_path: Path) -> None:
         ({"label_colors_txt": "1 2 a\n"}, "line 1 is not a name with three numbers"),
         ({"class_dict_csv": "name,r,g,b\na,1,2,256\n"}, "line 2 is not a name with three numbers"),
         ({"labelmap_txt": "# nothing\n"}, "has no colours"),
+        ({"colors_csv": "name,color\na,#00000\n"}, "line 2 is not a name with .* or one like #804000"),
+        ({"classes_csv": "id,name\n1,a\n"}, "has no colours, and the masks are in colours"),
+        ({"classes_csv": "id,name,rgb\n1,a,1 1 1\n1,b,2 2 2\n"}, "has the id 1 twice, for 'a' and 'b'"),
+        ({"classes_csv": "id,name,rgb\n1,a,1 1 1\n2,a,2 2 2\n"}, "has two ids of 'a': 1 and 2"),
+        ({"classes_csv": "id,name,rgb\nx,a,1 1 1\n"}, "line 2 has the id 'x', not a number of 0 to 65535"),
     ],
 )
 def test_colours_that_cannot_be_told(tmp_path: Path, table: dict[str, str], message: str) -> None:

@@ -18,9 +18,9 @@ from recordmill.transforms.records import (
     Failure,
     ImageRecord,
 )
+from recordmill.transforms.sources.class_tables import read_yaml
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.source import Item
-from recordmill.transforms.sources.yolo.dataset import read_yaml
 from recordmill.transforms.sources.yolo.source import LineFormat, YoloSource
 from tests.buckets.server import BucketServer
 from tests.sources.placeless import without_place

@@ -19,6 +19,9 @@ OF_OBJECTS = frozenset({"objects", "object_masks"})
 OF_CLASSES = frozenset({"class_png", "class_raw"})
 """The masks of `Mapped` that are made from the values of a mask of classes, if there is one."""
 
+OF_CLASS_IDS = OF_CLASSES | {"panoptic_category_png"}
+"""The masks of `Mapped` whose pixels are ids of classes."""
+
 
 def map_annotations(
     annotations: Annotations, image: StoredImage, needs: frozenset[str], boxes: str, read: Read, ids: ClassIds

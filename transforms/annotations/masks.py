@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import numpy as np
@@ -29,6 +29,9 @@ class ClassIds(Protocol):
     def mask_id(self, value: int) -> int:
         """Of a mask's pixel value, never called with 255; raises BadInput if it is not a class."""
 
+    def in_masks(self, number: int) -> int:
+        """In masks, of the id of a label: another one if classes are merged, 255 if it is ignored."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MaskBuilder:
@@ -45,7 +48,8 @@ class MaskBuilder:
 
         From the mask of classes; else from the panoptic one, whose pixels of no segment are `IGNORE`; else
         the objects drawn in their order on a background of 0, crowds first. An image that was annotated
-        (its size is declared) without an object is background. uint8, or uint16 where an id needs it.
+        (its size is declared) without an object is background. Classes are merged and ignored as `ids`
+        has them. uint8, or uint16 where an id needs it.
 
         Raises:
             BadInput: there is no mask, it does not fit, or a pixel is of no class.
@@ -69,6 +73,8 @@ class MaskBuilder:
     def panoptic(self) -> tuple[Array, Array]:
         """The class of each pixel, `IGNORE` if it has no segment; and the number of its thing, from 1.
 
+        A merged segment remains a thing of its own; an ignored one has no number.
+
         Raises:
             BadInput: there is no panoptic mask, it does not fit, or a pixel is of no segment.
         """
@@ -79,8 +85,11 @@ class MaskBuilder:
         # In the PNG red is the least significant.
         codes = codes >> 16 | codes & 0xFF00 | (codes & 0xFF) << 16
         segments = mask.segments
-        classes = _checked([self.ids.id_of(one.label) for one in segments])
-        numbers = [number if one.is_thing else 0 for number, one in enumerate(segments, 1)]
+        classes = self._ids_of(one.label for one in segments)
+        numbers = [
+            number if one.is_thing and class_id != IGNORE else 0
+            for number, (one, class_id) in enumerate(zip(segments, classes, strict=True), 1)
+        ]
         keys = [one.id for one in segments]
         if 0 not in keys:
             keys, classes, numbers = [*keys, 0], [*classes, IGNORE], [*numbers, 0]
@@ -105,13 +114,20 @@ class MaskBuilder:
     def _stored_id(self, value: int) -> int:
         return IGNORE if value == IGNORE else self.ids.mask_id(value)
 
+    def _ids_of(self, labels: Iterable[str | int]) -> list[int]:
+        """The ids of labels in masks. An id of its own may be no `IGNORE`."""
+        found = [self.ids.id_of(label) for label in labels]
+        stored = [self.ids.in_masks(one) for one in found]
+        _checked([one for one, new in zip(found, stored, strict=True) if one == new])
+        return stored
+
     def _drawn(self) -> Array:
         """The objects that have a mask, later ones on top."""
         objects = [one for one in self.annotations.objects if one.mask is not None]
         objects.sort(key=lambda one: not one.attributes.get("is_crowd"))
-        ids = _checked([self.ids.id_of(one.label) for one in objects])
+        ids, background = self._ids_of(one.label for one in objects), self.ids.in_masks(0)
         area = picture_area(self.frame)
-        stored = np.where(area, 0, IGNORE).astype(_narrow(ids).dtype)
+        stored = np.where(area, background, IGNORE).astype(_narrow([*ids, background]).dtype)
         for one, number in zip(objects, ids, strict=True):
             if one.mask is not None:
                 stored[self.shapes.stored_mask(one.mask) != 0] = number

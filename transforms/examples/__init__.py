@@ -2,3 +2,6 @@
 
 SCHEMA_NAMES = ("classification", "imagenet", "detection", "segmentation", "panoptic", "plain", "sequence")
 """The schemas by the names that `--schema` has for them; `registry` holds the schemas."""
+
+MASK_SCHEMAS = frozenset(("segmentation", "panoptic", "plain"))
+"""The schemas that may store a mask of the classes of an image."""

@@ -17,7 +17,8 @@ _INT64_MAX = 2**63 - 1
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")  # canonical: neither 007, +5 nor -0
 _WHOLE = re.compile(rf"({_INTEGER.pattern})\.0+")  # pandas writes integers so in a column with empty cells
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
-_BACKGROUND = frozenset({"background", "_background_", "__background__"})
+BACKGROUND = frozenset({"background", "_background_", "__background__"})
+"""Names, in lower case, of the class of all that is no object."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class LabelMap:
         texts: display names of classes whose name is a code, by name.
         mask_ids: stored id of each value that the pixels of a mask may have; None if the offset
             is added to any value.
+        mask_values: id in masks of each value whose class is merged or ignored (255).
+        merged: id in masks of each stored id whose class is merged or ignored (255).
     """
 
     ids: Mapping[Label, int]
@@ -49,6 +52,8 @@ class LabelMap:
     offset: int = 0
     texts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     mask_ids: Mapping[int, int] | None = None
+    mask_values: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    merged: Mapping[int, int] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def build(
@@ -193,11 +198,13 @@ class LabelMap:
         return self.texts.get(name, name)
 
     def mask_id(self, value: int) -> int:
-        """The id to store for a value of a mask's pixels, other than 255.
+        """The id to store for a value of a mask's pixels, other than 255; 255 if its class is ignored.
 
         Raises:
             BadInput: the value is no class, or its id is negative or the one of ignored pixels.
         """
+        if value in self.mask_values:
+            return self.mask_values[value]
         number = value + self.offset if self.mask_ids is None else self.mask_ids.get(value)
         if number is None:
             detail = f"value {value} is none of the {len(self.labels)} classes; add it to the label file"
@@ -207,6 +214,10 @@ class LabelMap:
             detail = f"{stored}; ids are 0 or more, and {IGNORE} is to ignore"
             raise BadInput("annotations", "mask value without a class", detail)
         return number
+
+    def in_masks(self, number: int) -> int:
+        """The id in masks of a stored id; 255 if its class is ignored."""
+        return self.merged.get(number, number)
 
     def class_names(self) -> tuple[str, ...] | None:
         """The names as a list whose index is the stored id, fit for a file with one name a line.
@@ -263,7 +274,7 @@ def read_label_texts(text: str) -> dict[str, str]:
 
 
 def _is_background(classes: Mapping[int, str], own_id: int) -> bool:
-    return own_id == 0 and classes.get(0, "").lower() in _BACKGROUND
+    return own_id == 0 and classes.get(0, "").lower() in BACKGROUND
 
 
 def _least_offset(classes: Mapping[int, str], first_id: int) -> int:

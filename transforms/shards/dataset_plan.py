@@ -11,13 +11,16 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from recordmill.transforms.annotations.mapping import OF_CLASS_IDS
 from recordmill.transforms.config import MIB, DatasetConfig
 from recordmill.transforms.examples.framing import FRAME_BYTES
 from recordmill.transforms.examples.labels import LabelMap
+from recordmill.transforms.examples.mask_values import with_mask_values
 from recordmill.transforms.examples.registry import choose_schema
 from recordmill.transforms.examples.schema import (
     DatasetSummary,
     FeatureSettings,
+    Schema,
     all_specs,
     apply_rename,
     check_names,
@@ -244,12 +247,32 @@ def record_settings(totals: Totals, config: DatasetConfig) -> RecordSettings:
             schema.first_id,
         )
         features = FeatureSettings(labels, columns, attributes, steps, annotated)
+        if config.mask_values:
+            labels = _with_mask_values(totals, config, schema, features)
+            features = dataclasses.replace(features, labels=labels)
         summary = _summary(totals, config, features)
         check_names(schema, summary)
         apply_rename(all_specs(schema, summary), config.rename)
     except ValueError as error:
         raise JobError(str(error)) from error
     return RecordSettings(config.policy, schema, features, dict(config.rename), config.boxes)
+
+
+def _with_mask_values(
+    totals: Totals, config: DatasetConfig, schema: Schema, features: FeatureSettings
+) -> LabelMap:
+    """The labels, merged and ignored as --mask_values asks. Raises ValueError if it cannot."""
+    if not schema.needs(features.annotated) & OF_CLASS_IDS:
+        raise ValueError(
+            f"--mask_values (or --ignore_label) changes masks, and schema {schema.name!r} stores none of "
+            "classes from this input; give --schema=segmentation or panoptic, or leave the flag out"
+        )
+    counted = CountedFeatures(schema, features)
+    used = set[str | int]()
+    for split in totals.splits.values():
+        used.update(split.labels if counted.has_labels else (), split.objects if counted.has_objects else ())
+    classes = totals.classes.of(totals.labels)
+    return with_mask_values(features.labels, config.mask_values, features.annotated, used, classes)
 
 
 def _summary(totals: Totals, config: DatasetConfig, features: FeatureSettings) -> DatasetSummary:

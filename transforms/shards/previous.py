@@ -35,7 +35,7 @@ _SETTINGS_VERSION = 2
 # Settings that determine the number of shards, not their contents.
 _OF_SHARDS = ("num_shards", "shard_size", "reader_hosts")
 # Settings of the Examples, which are always rebuilt, not of images; part of `RecordSettings.digest`.
-_OF_EXAMPLES = ("label_names", "label_classes", "label_texts")
+_OF_EXAMPLES = ("label_names", "label_classes", "label_texts", "mask_values")
 # Settings that only dataset_info.json contains.
 _OF_METADATA = ("name",)
 # Flags of settings that have another name.
@@ -112,33 +112,40 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-class MaskMap(msgspec.Struct, frozen=True):
+class MaskMap(msgspec.Struct, frozen=True, omit_defaults=True):
     """The ids that the values of class masks are stored as.
 
     Attributes:
         ids: by value, as `LabelMap.mask_ids`.
         offset: as `LabelMap.offset`.
         name: shared with the maps that this one extends by more classes: their masks can be reused.
+        values: as `LabelMap.mask_values`, if there are no `ids`, which contain them.
     """
 
     ids: dict[int, int] | None
     offset: int
     name: str
+    values: dict[int, int] = {}
 
     @staticmethod
     def of(labels: LabelMap, before: MaskMap | None) -> MaskMap:
         """The map of a dataset, given that of the previous version."""
-        ids = None if labels.mask_ids is None else dict(sorted(labels.mask_ids.items()))
-        offset = labels.offset
+        ids, values, offset = None, dict(sorted(labels.mask_values.items())), labels.offset
+        if labels.mask_ids is not None:
+            ids, values = dict(sorted({**labels.mask_ids, **values}.items())), {}
         if before is not None and ids is not None and before.ids is not None:
             extends = before.ids.items() <= ids.items()
         else:
-            extends = before is not None and ids is before.ids is None and offset == before.offset
+            same = before is not None and (offset, values) == (before.offset, before.values)
+            extends = before is not None and ids is before.ids is None and same
         if before is not None and extends:
-            return MaskMap(ids, offset, before.name)
+            return MaskMap(ids, offset, before.name, values)
         # A map that comes back after one with more classes gets another name: masks may have those classes.
         parts = [None if ids is None else list(ids.items()), offset, before and before.name]
-        return MaskMap(ids, offset, hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16])
+        if values:
+            parts.append(list(values.items()))
+        name = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+        return MaskMap(ids, offset, name, values)
 
 
 class ShardPaths(NamedTuple):

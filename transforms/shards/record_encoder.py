@@ -67,7 +67,7 @@ class RecordSettings:
             sorted((name, dataclasses.astuple(column)) for name, column in group.items())
             for group in (self.features.columns, self.features.attributes, self.features.steps)
         ]
-        parts = [
+        parts: list[object] = [
             dataclasses.asdict(self.policy),
             self.schema.name,
             ids,
@@ -81,6 +81,8 @@ class RecordSettings:
             sorted(self.rename.items()),
             self.boxes,
         ]
+        if labels.merged or labels.mask_values:
+            parts.append([sorted(labels.merged.items()), sorted(labels.mask_values.items())])
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

@@ -291,11 +291,18 @@ def annotations_fingerprint(
     if needs - OF_OBJECTS:
         used = {one.label for one in annotations.objects}
         used |= {segment.label for mask in annotations.masks.values() for segment in mask.segments}
-        ids += sorted((type(label).__name__, str(label), labels.ids.get(label)) for label in used)
+        ids += sorted((type(label).__name__, str(label), _id_in_masks(labels, label)) for label in used)
+        if background := labels.in_masks(0):
+            ids.append(("background", background))
     if "class" in annotations.masks and needs & OF_CLASSES:
         ids.append(mask_map)
     drawn = replace(_without_files(annotations), labels=(), features={})
     return digest_of(encode((drawn, _identities(refs), ids, sorted(needs)))).hex()
+
+
+def _id_in_masks(labels: LabelMap, label: str | int) -> int | None:
+    number = labels.ids.get(label)
+    return None if number is None else labels.in_masks(number)
 
 
 def _identities(refs: Iterable[ImageRef]) -> list[ImageRef]:

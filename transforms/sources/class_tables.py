@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from recordmill.transforms.records import IGNORE, BadInput, JobError
-from recordmill.transforms.sources.names import clipped
+from recordmill.transforms.sources.names import clipped, extension_of, one_line
 from recordmill.transforms.sources.small_files import small_text
 from recordmill.transforms.sources.tables.text_rows import read_cells
 from recordmill.transforms.sources.tree import TreeFile
+from recordmill.transforms.storage.confinement import Confinement
 from recordmill.transforms.storage.files import is_file, open_file
 
 if TYPE_CHECKING:
@@ -20,7 +22,16 @@ Colors = tuple[tuple[int, int], ...]
 """Pairs of a colour in masks, 0xRRGGBB, and its id."""
 
 NAME_FILES = ("classes.txt", "class_names.txt", "names.txt", "labels.txt")
-COLOR_FILES = ("label_colors.txt", "class_dict.csv", "labelmap.txt")
+COLOR_FILES = (
+    "label_colors.txt",
+    "class_dict.csv",
+    "labelmap.txt",
+    "label_colors.csv",
+    "colors.csv",
+    "classes.csv",
+)
+YAML_FILES = ("data.yaml", "data.yml", "dataset.yaml")
+"""YAML files that describe a dataset."""
 UNLABELLED = "__ignore__"
 """LabelMe's name of the id -1, which is 255 in an image."""
 
@@ -32,7 +43,21 @@ _LABEL_MAP = "labelmap.txt"  # CVAT's and Datumaro's table; its lines are `name:
 _BACKGROUND = "background"
 _VOID = 0xE0E0C0  # the colour of the borders of VOC's objects
 _ID_MODES = frozenset(("1", "L", "P", "I", "I;16"))
+_MOST_YAML = 200_000  # events: scalars, starts and ends of lists and mappings
+_DEEPEST_YAML = 100
+_LARGEST_VALUE = 65_535  # of a pixel
+_LARGEST_ID = (1 << 31) - 2  # still an int32 in schemas whose ids begin with 1
 _MOST_CLASSES = 64  # of a mask; a grey photograph has more values
+
+_COLUMN_NAMES = {
+    "name": "name class label class_name category",
+    "r": "r red",
+    "g": "g green",
+    "b": "b blue",
+    "color": "color colour rgb hex",
+    "id": "id index class_id label_id value",
+}
+_COLUMNS = {name: column for column, names in _COLUMN_NAMES.items() for name in names.split()}
 
 _T = TypeVar("_T")
 
@@ -84,6 +109,59 @@ def read_names(path: str, name: str) -> list[str]:
     return lines
 
 
+def read_yaml(path: str) -> dict[str, Any]:
+    """A mapping in YAML whose scalars are all text: a class `no` stays `no`. Raises ValueError."""
+    import yaml
+
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # creates only text, lists and mappings
+    text = small_text(path, path)
+    depth = 0
+    try:
+        for number, event in enumerate(yaml.parse(text, Loader=loader)):  # `load` recurses in C
+            kind = type(event).__name__
+            depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
+            if depth > _DEEPEST_YAML or number > _MOST_YAML:
+                most = f"nested more than {_DEEPEST_YAML} deep, or has more than {_MOST_YAML} values"
+                raise ValueError(f"{path!r} is {most}")
+        found = yaml.load(text, Loader=loader)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(f"{path!r} is not YAML: {one_line(error)}") from error
+    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+        raise ValueError(f"{path!r} is not YAML of a mapping")
+    return found
+
+
+def yaml_names(value: object, path: str) -> dict[int, str]:
+    """The classes in `names` of a YAML file, a list or a mapping, by id. Raises ValueError."""
+    if value is None or value == "":
+        return {}
+    if not isinstance(value, (dict, list)):
+        raise ValueError(f"{path!r}: names is neither a list nor a mapping of ids to names")
+    found = {}
+    for number, name in value.items() if isinstance(value, dict) else enumerate(value):
+        if not re.fullmatch(r"\d{1,20}", str(number)) or int(number) > _LARGEST_ID:
+            shown = str(number)[:40]
+            raise ValueError(f"{path!r}: names has the id {shown!r}, not a number from 0 to {_LARGEST_ID}")
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"{path!r}: the name of class {number} is not text")
+        found[int(number)] = name
+    return found
+
+
+def yaml_files(root: str, names: Sequence[str], confinement: Confinement) -> list[str]:
+    """The YAML files of a folder that name classes: the first of `YAML_FILES`, else any."""
+    yamls = [name for name in names if extension_of(name) in ("yaml", "yml") and not name.startswith(".")]
+    if usual := next((name for name in YAML_FILES if name in yamls), None):
+        return [usual]
+    found = []
+    for name in yamls:
+        with contextlib.suppress(ValueError):
+            path = f"{root}/{name}"
+            if confinement.holds(path) and "names" in read_yaml(confinement.leads_to(path)):
+                found.append(name)
+    return found
+
+
 def same_classes(files: Sequence[TreeFile]) -> ClassTable | None:
     """The classes in the files of several folders; None without a file. Raises JobError if they differ."""
     try:
@@ -127,12 +205,17 @@ def _label_map(lines: list[str], file: str) -> ClassTable:
     return ClassTable({at: name.strip() for at, (name, *_) in enumerate(rows, first)}, tuple(colors.items()))
 
 
-def mask_classes(root: str, leads_to: Callable[[str], str], masks: Sequence[str]) -> ClassTable:
-    """Reads the first of `NAME_FILES` and `COLOR_FILES` in a folder; masks in colours need one of the latter.
+def mask_classes(
+    root: str, names_in_root: Sequence[str], confinement: Confinement, masks: Sequence[str]
+) -> ClassTable:
+    """Reads the first of `NAME_FILES` and `COLOR_FILES` in a folder, else a YAML file with names.
+
+    Masks in colours need one of `COLOR_FILES`.
 
     Args:
         root: the folder.
-        leads_to: as `Confinement.leads_to`.
+        names_in_root: of its files.
+        confinement: to the roots of the input.
         masks: paths of some masks, which show whether all are in colours, ids, or black and white.
 
     Raises:
@@ -145,11 +228,15 @@ def mask_classes(root: str, leads_to: Callable[[str], str], masks: Sequence[str]
     file = next((name for name in files if is_file(f"{root}/{name}")), "")
     path = f"{root}/{file}"
     if file in COLOR_FILES:
-        names, colors = _color_table(path, leads_to(path))
+        names, colors = _color_table(path, confinement.leads_to(path))
+        if in_colors and not colors:
+            raise ValueError(f"{path!r} has no colours, and the masks are in colours")
     elif file:
-        found = read_names(leads_to(path), path)
+        found = read_names(confinement.leads_to(path), path)
         names = dict(enumerate(found[found[:1] == [UNLABELLED] :]))
-    elif in_colors:
+    elif not in_colors:
+        file, names = _named_in_yaml(root, names_in_root, confinement)
+    else:
         tables = ", ".join(COLOR_FILES)
         raise ValueError(
             f"the masks are in colours, and no table in {root!r} defines them; it may be {tables}"
@@ -160,6 +247,19 @@ def mask_classes(root: str, leads_to: Callable[[str], str], masks: Sequence[str]
             names = names if len(names) == 2 else {0: "background", 1: "foreground"}
             colors = ((0x000000, 0), (0xFFFFFF, 1))
     return ClassTable(names, colors, file)
+
+
+def _named_in_yaml(
+    root: str, names_in_root: Sequence[str], confinement: Confinement
+) -> tuple[str, dict[int, str]]:
+    """The YAML file that names classes, and the names; empty if there is none."""
+    found = yaml_files(root, names_in_root, confinement)
+    if len(found) > 1:
+        raise ValueError(f"{found[0]!r} and {found[1]!r} both name classes; remove one of them")
+    if not found:
+        return "", {}
+    path = f"{root}/{found[0]}"
+    return found[0], yaml_names(read_yaml(confinement.leads_to(path)).get("names"), path)
 
 
 def _are_black_and_white(masks: Iterable[str]) -> bool:
@@ -189,39 +289,104 @@ def _look(path: str, see: Callable[[Image], _T]) -> _T | None:
             return None
 
 
+class _Row(NamedTuple):
+    """A row of a table of colours; `number` is the id that it gives to the class, if any."""
+
+    name: str
+    color: int | None
+    number: int | None = None
+
+
 def _color_table(name: str, path: str) -> tuple[dict[int, str], Colors]:
-    """Names by id, in the order of the lines, and the colours; colours of one name have one id."""
+    """Names by id, and the colours; colours of one name have one id.
+
+    The ids are in the table, or count the names in the order of the lines.
+    """
     ids: dict[str, int] = {}
     named: dict[int, str] = {}
-    for label, color in _rows(name, small_text(path, name).splitlines()):
-        ids.setdefault(label, len(ids))
-        if named.setdefault(color, label) != label:
+    for row in _rows(name, small_text(path, name).splitlines()):
+        number = ids.setdefault(row.name, len(ids) if row.number is None else row.number)
+        if row.number not in (None, number):
+            raise ValueError(f"{name!r} has two ids of {clipped(row.name)!r}: {number} and {row.number}")
+        if row.color is not None and named.setdefault(row.color, row.name) != row.name:
             raise ValueError(
-                f"{name!r} has the colour {color >> 16} {color >> 8 & 255} {color & 255} twice, "
-                f"for {clipped(named[color])!r} and {clipped(label)!r}; "
+                f"{name!r} has the colour {row.color >> 16} {row.color >> 8 & 255} {row.color & 255} twice, "
+                f"for {clipped(named[row.color])!r} and {clipped(row.name)!r}; "
                 "give each class a colour, or both one name"
             )
-    if not named:
-        raise ValueError(f"{name!r} has no colours")
-    return {number: label for label, number in ids.items()}, tuple((one, ids[named[one]]) for one in named)
+    names = {number: label for label, number in ids.items() if number != IGNORE}
+    if twice := next((one for one in ids if names.get(ids[one], one) != one), None):
+        raise ValueError(f"{name!r} has the id {ids[twice]} twice, for {twice!r} and {names[ids[twice]]!r}")
+    if not names:
+        raise ValueError(f"{name!r} has no colours" if not ids else f"{name!r} names no class but {IGNORE}")
+    return names, tuple((one, ids[label]) for one, label in named.items())
 
 
-def _rows(file: str, lines: list[str]) -> Iterator[tuple[str, int]]:
-    is_csv = file.endswith(".csv")
+def _rows(file: str, lines: list[str]) -> Iterator[_Row]:
+    if file.endswith(".csv"):
+        yield from _csv_rows(file, lines)
+        return
     cells_of = _label_map_cells if file.endswith(_LABEL_MAP) else _color_cells
-    rows: Iterable[tuple[int, list[str] | BadInput]]
-    rows = read_cells(lines) if is_csv else enumerate(map(cells_of, lines), 1)
-    for number, cells in rows:
+    for number, cells in enumerate(map(cells_of, lines), 1):
+        if "".join(cells).strip() and not cells[0].startswith("#"):
+            yield _checked(file, number, _Row(cells[0].strip(), _color_of(cells[1:4])))
+
+
+def _checked(file: str, line: int, row: _Row, has_colors: bool = True) -> _Row:
+    if not row.name or (row.color is None and has_colors):
+        raise ValueError(
+            f"{file!r}, line {line} is not a name with three numbers from 0 to 255, or one like #804000"
+        )
+    return row
+
+
+def _csv_rows(file: str, lines: list[str]) -> Iterator[_Row]:
+    """Rows of name, r, g, b or of name, colour; a header may name the columns, also one of ids."""
+    columns: dict[str, int] | None = None
+    for number, cells in read_cells(lines):
         if isinstance(cells, BadInput):
             raise ValueError(f"{file!r}, line {number} is not CSV: {cells.detail}")
-        if not "".join(cells).strip() or cells[0].startswith("#"):
+        texts = [cell.strip() for cell in cells]
+        if not "".join(texts) or texts[0].startswith("#"):
             continue
-        if number == 1 and is_csv and not cells[-1].strip().isdecimal():
-            continue  # the header
-        name, color = cells[0].strip(), _color_of(cells[1:4])
-        if not name or color is None:
-            raise ValueError(f"{file!r}, line {number} is not a name with three numbers from 0 to 255")
-        yield name, color
+        if columns is None:
+            found = {_COLUMNS[text.lower()]: at for at, text in enumerate(texts) if text.lower() in _COLUMNS}
+            columns = found if "name" in found else {"name": 0}
+            if _color_after(texts, 0) is None and (found or not texts[-1].isdecimal()):
+                continue
+            columns = {"name": 0}
+        yield _csv_row(file, number, texts, columns)
+
+
+def _csv_row(file: str, line: int, cells: Sequence[str], columns: Mapping[str, int]) -> _Row:
+    def cell(column: str) -> str:
+        at = columns.get(column, len(cells))
+        return cells[at] if at < len(cells) else ""
+
+    if columns.keys() == {"name"}:  # no header, or colours in columns with other names
+        return _checked(file, line, _Row(cell("name"), _color_after(cells, columns["name"])))
+    number = cell("id")
+    if "id" in columns and not (number.isdecimal() and len(number) < 6 and int(number) <= _LARGEST_VALUE):
+        allowed = f"a number of 0 to {_LARGEST_VALUE}"
+        raise ValueError(f"{file!r}, line {line} has the id {clipped(number)!r}, not {allowed}")
+    color = _text_color([cell(one) for one in "rgb"] if "r" in columns else [cell("color")])
+    row = _Row(cell("name"), color, int(number) if number else None)
+    return _checked(file, line, row, has_colors="r" in columns or "color" in columns)
+
+
+def _color_after(cells: Sequence[str], at: int) -> int | None:
+    """The colour in the three cells after one, or in the next."""
+    found = _text_color(cells[at + 1 : at + 4])
+    return _text_color(cells[at + 1 : at + 2]) if found is None else found
+
+
+def _text_color(cells: Sequence[str]) -> int | None:
+    """The colour in three cells, or in one: `#804000`, or `128 64 0`."""
+    if len(cells) == 1:
+        if match := re.fullmatch(r"#?([0-9a-fA-F]{6})", cells[0]):
+            return int(match[1], 16)
+        cells = re.findall(r"[^\s,;()\[\]]+", cells[0])
+    return _color_of(cells)
 
 
 def _label_map_cells(line: str) -> list[str]:

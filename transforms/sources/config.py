@@ -98,9 +98,10 @@ class SourceConfig:
     )
     mask_pattern: str | None = flag(
         None,
-        "with --source masks: path of the mask of an image below the input, such as masks/{stem}_mask.png",
+        "with --source masks: path of the mask of an image, relative to the input, such as "
+        "masks/{stem}_mask.png, {folder}/../masks/{name} or gt/{subfolder}/{parent}_{stem}.png",
         metavar="PATTERN",
-        pattern=r".*\{(stem|name)\}.*",
+        pattern=r".*\{(stem|name|folder|parent|subfolder)\}.*",
     )
     limit: int | None = flag(None, "read only the first N records", at_least=1, metavar="N")
     skip_dirs: tuple[str, ...] = setting((), "absolute folders to leave out silently, such as the output")

@@ -51,10 +51,11 @@ def root_of(config: SourceConfig) -> str:
     return path if is_folder(path) else real_path(os.path.dirname(absolute(config.input)))
 
 
-def input_files(config: SourceConfig) -> Iterator[tuple[str, TreeFile | Failure]]:
+def input_files(config: SourceConfig, unique: bool = True) -> Iterator[tuple[str, TreeFile | Failure]]:
     """The files in the input, then those in image roots that the input does not contain or link to.
 
-    Each comes with its root; its key is the path below that.
+    Each comes with its root; its key is the path below that. If keys are to be `unique`, a file with the key
+    of another one is a failure.
     """
     roots = tuple(dict.fromkeys((root_of(config), *map(real_path, config.image_roots))))
     visited: list[str] = []
@@ -65,15 +66,19 @@ def input_files(config: SourceConfig) -> Iterator[tuple[str, TreeFile | Failure]
             continue
         for item in Tree(root, roots, (*config.skip_dirs, *visited)).files():
             if len(roots) > 1 and isinstance(item, TreeFile):
-                if item.key in taken:
-                    detail = f"{item.path} is left out"
-                    yield root, Failure(item.key, "list", "same path below two roots", detail)
+                if unique and item.key in taken:
+                    yield root, repeated_key(item)
                     continue
                 taken.add(item.key)
                 if item.path != f"{root}/{item.key}":
                     linked.update(one for one in roots[1:] if below(one, item.path) is not None)
             yield root, item
         visited.append(root)
+
+
+def repeated_key(file: TreeFile) -> Failure:
+    """The failure of a file that has the path of another one, below another root."""
+    return Failure(file.key, "list", "same path below two roots", f"{file.path} is left out")
 
 
 def without_folder(path: str, names: Collection[str]) -> str:

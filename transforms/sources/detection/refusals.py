@@ -231,7 +231,7 @@ def _first_mask(images: Sequence[str]) -> str | None:
     """The first file in a folder such as `masks`, if most files in such folders have names of images."""
     masks = {name: path for name in images if (path := mask_path(name)) is not None}
     if not masks:
-        matched = match_masks(images, (), None)
+        matched = match_masks({key: key for key in images}, None)
         is_most = 2 * len(matched.masks) > len(matched.images)
         return next(iter(matched.masks.values()))[0] if is_most else None
     photos = [name for name in images if name not in masks]

@@ -197,7 +197,7 @@ def yolo(look: Look) -> str | None:
         return _data_yaml(look, look.file_name)
     names = look.names()
     if why := next(filter(None, (_data_yaml(look, name) for name in names)), None):
-        return why
+        return None if _has_masks_alone(look, LABEL_FOLDERS) else why
     for name in ("obj.data", "obj.names"):
         if name in names:
             return f"it has darknet's {name!r}"
@@ -213,14 +213,21 @@ def yolo(look: Look) -> str | None:
     return label and f"{label!r} is a label file of YOLO"
 
 
+def _has_masks_alone(look: Look, label_folders: frozenset[str]) -> bool:
+    """Whether images have masks, and no folder is called like one of label files."""
+    around = ("", *filter(is_split_name, look.folders()))
+    folders = itertools.chain.from_iterable(map(look.folders, around))
+    return label_folders.isdisjoint(map(str.lower, folders)) and masks(look) is not None
+
+
 def _data_yaml(look: Look, name: str) -> str | None:
-    from recordmill.transforms.sources.yolo.dataset import USUAL_NAMES, read_yaml
+    from recordmill.transforms.sources.class_tables import YAML_FILES, read_yaml
 
     key = "" if look.file_name else name
     if extension_of(name) not in ("yaml", "yml") or not is_file(look.path(key)):
         return None
     if not look.is_inside(key):  # reading it reports the fault
-        return f"it has {name!r}" if name in USUAL_NAMES else None
+        return f"it has {name!r}" if name in YAML_FILES else None
     try:
         found = read_yaml(look.file(key))
     except ValueError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from recordmill.transforms.sources.names import extension_of, is_split_name, name_stem, stem_of
@@ -34,14 +34,17 @@ _IMAGE_ENDING = "_leftImg8bit"
 _NEXT_TO = re.compile(r"(.+?)[-_ ]?(annots?|annotations?|masks?|labels?|gt)", re.IGNORECASE)
 
 _FIELD = re.compile(r"\{([^{}]*)\}")
-_FIELDS = {"stem", "name", "folder"}
-_TOKEN = re.compile(r"(\{folder\}/(?:\.\./)?|\{[^{}]*\})")
-_TOKENS = {"{stem}": "[^/]+", "{name}": "[^/]+", "{folder}": ".*"}  # and their regular expressions
-_TOKENS |= dict.fromkeys(("{folder}/", "{folder}/../"), "(?:.*/)?")
+_FIELDS = ("stem", "name", "folder", "parent", "subfolder")
+_TOKEN = re.compile(r"(\{[^{}]*\})")
+_TOKENS = {"{stem}": "[^/]+", "{name}": "[^/]+", "{parent}": "[^/]+", "{folder}": ".*", "{subfolder}": ".*"}
+_FOLDERS = ("{folder}", "{subfolder}")  # fields of any number of folders, or none
+
+OUTSIDE = "../"
+"""Start of the location of a file in an image root, relative to the input."""
 
 
 class Matched(NamedTuple):
-    """Keys of images and masks."""
+    """Locations of images and masks, relative to the input."""
 
     images: list[str]
     masks: dict[str, list[str]]  # by image; several if they match equally well
@@ -79,7 +82,10 @@ def image_path(key: str) -> str:
 
 
 class MaskPattern:
-    """A path below the input with `{stem}`, `{name}` and `{folder}` of the image.
+    """A path relative to the input, with fields of the image.
+
+    Fields: `{stem}`, `{name}`, `{folder}`, `{parent}` (the last folder), `{subfolder}` (all but the first).
+    `..` leads to the folder above.
 
     Raises ValueError, about `--mask_pattern`, if it is not valid.
     """
@@ -87,57 +93,86 @@ class MaskPattern:
     def __init__(self, pattern: str) -> None:
         given = f"--mask_pattern is {pattern!r}"
         fields = set(_FIELD.findall(pattern))
-        if unknown := sorted(fields - _FIELDS):
-            raise ValueError(
-                f"{given}, which has {{{unknown[0]}}}; it may have {{stem}}, {{name}}, {{folder}}"
-            )
+        shown = ", ".join(f"{{{one}}}" for one in _FIELDS)
+        if unknown := sorted(fields.difference(_FIELDS)):
+            raise ValueError(f"{given}, which has {{{unknown[0]}}}; it may have {shown}")
         if "{" in (rest := _FIELD.sub("", pattern)) or "}" in rest:
             raise ValueError(f"{given}, which has a brace without the other")
-        if not fields & {"stem", "name"}:
+        if not fields:
             raise ValueError(f"{given}, which is the same for all images; put {{stem}} or {{name}} in it")
         if pattern.startswith("/") or "://" in pattern:
             raise ValueError(f"{given}; it is a path below --input, such as masks/{{stem}}.png")
-        if ".." in pattern.replace("{folder}/../", "").split("/"):
-            raise ValueError(f"{given}; .. may follow only after {{folder}}/")
         self._pattern = pattern
-        regexes = (_TOKENS.get(token) or re.escape(token) for token in _TOKEN.split(pattern))
-        self._regex = re.compile("".join(regexes))
+        self._regex = _regex(pattern)
 
     def mask_of(self, key: str) -> str | None:
-        """The key of the mask of an image; None if it is outside the input."""
+        """The location of the mask of an image, by its key; None if the image has no folder to name it.
+
+        It begins with `OUTSIDE` if it is not below the input.
+        """
         folder, _, name = key.rpartition("/")
-        values = {"stem": name_stem(key), "name": name, "folder": folder}
+        if not folder and "{parent}" in self._pattern:
+            return None
+        values = {
+            "stem": name_stem(key),
+            "name": name,
+            "folder": folder,
+            "parent": folder.rpartition("/")[2],
+            "subfolder": folder.partition("/")[2],
+        }
         path = _FIELD.sub(lambda match: values[match[1]], self._pattern).lstrip("/")
-        found = posixpath.normpath(path)
-        return None if found.startswith("../") else found
+        return posixpath.normpath(path)
 
     def may_be_mask(self, key: str) -> bool:
-        """Whether the key of a file matches the pattern."""
-        return bool(self._regex.fullmatch(key))
+        """Whether the key of a file below the input matches the pattern."""
+        return self._regex is not None and bool(self._regex.fullmatch(key))
 
 
-def match_masks(keys: Iterable[str], apart: Collection[str], pattern: MaskPattern | None) -> Matched:
-    """Divides files into images and masks, and pairs these; files `apart` come from an image root."""
-    every = list(keys)
-    inner = [key for key in every if key not in apart]
+def _regex(pattern: str) -> re.Pattern[str] | None:
+    """Matches the keys of masks below the input; None if the pattern always leads outside."""
+    parts: list[str] = []
+    for part in pattern.split("/"):
+        if part != "..":
+            parts += [part] if part not in ("", ".") else []
+        elif not parts:
+            return None
+        elif any(field in parts[-1] for field in _FOLDERS):
+            parts[-1] = _FOLDERS[0]  # less one folder, it is any number of folders still
+        else:
+            parts.pop()
+    *folders, name = parts or [""]
+    texts = ["(?:.*/)?" if one in _FOLDERS else f"{_part_regex(one)}/" for one in folders]
+    return re.compile("".join((*texts, _part_regex(name))))
+
+
+def _part_regex(part: str) -> str:
+    return "".join(_TOKENS.get(token) or re.escape(token) for token in _TOKEN.split(part))
+
+
+def match_masks(keys: Mapping[str, str], pattern: MaskPattern | None) -> Matched:
+    """Divides files into images and masks, and pairs these.
+
+    `keys` are the paths of files below their roots, by their locations.
+    """
+    inner = {place: key for place, key in keys.items() if not place.startswith(OUTSIDE)}
     if pattern is not None:
-        return _by_pattern(every, inner, pattern)
-    paths = {key: path for key in inner if (path := mask_path(key)) is not None}
-    if not paths and apart:
-        paths = {key: stem_of(key) for key in inner}
+        return _by_pattern(keys, inner, pattern)
+    paths = {place: path for place, key in inner.items() if (path := mask_path(key)) is not None}
+    if not paths and len(inner) < len(keys):
+        paths = {place: stem_of(key) for place, key in inner.items()}
     if not paths:  # masks next to their images: `1_mask.png` and `1.jpg`
-        stems = set(map(stem_of, every))
-        lossless = ((key, stem_of(key)) for key in every if extension_of(key) in LOSSLESS)
+        stems = set(map(stem_of, keys))
+        lossless = ((key, stem_of(key)) for key in keys if extension_of(key) in LOSSLESS)
         paths = {
             key: stem
             for key, stem in lossless
             if any(base in stems for rank, base in without_ending(stem) if rank)
         }
-    images = [key for key in every if key not in paths]
-    matched = _by_paths({key: image_path(key) for key in images}, paths)
+    images = {place: key for place, key in keys.items() if place not in paths}
+    matched = _by_paths({place: image_path(key) for place, key in images.items()}, paths)
     if not matched.masks and paths:
-        by_name = {key: name_stem(key).removesuffix(_IMAGE_ENDING) for key in images}
-        matched = _by_paths(by_name, {key: name_stem(key) for key in paths})
+        by_name = {place: name_stem(key).removesuffix(_IMAGE_ENDING) for place, key in images.items()}
+        matched = _by_paths(by_name, {place: name_stem(place) for place in paths})
     return matched
 
 
@@ -167,9 +202,11 @@ def _by_paths(images: Mapping[str, str], masks: Mapping[str, str]) -> Matched:
     return Matched(list(images), chosen, orphans, others)
 
 
-def _by_pattern(keys: list[str], inner: list[str], pattern: MaskPattern) -> Matched:
+def _by_pattern(keys: Mapping[str, str], inner: Iterable[str], pattern: MaskPattern) -> Matched:
+    named = {place: mask for place, key in keys.items() if (mask := pattern.mask_of(key)) is not None}
     masks = set(filter(pattern.may_be_mask, inner))
-    images = [key for key in keys if key not in masks]
-    found = {key: [mask] for key in images if (mask := pattern.mask_of(key)) in masks and mask is not None}
+    masks.update(mask for mask in named.values() if mask.startswith(OUTSIDE) and mask in keys)
+    images = [place for place in keys if place not in masks]
+    found = {place: [named[place]] for place in images if named.get(place) in masks}
     orphans = masks.difference(*found.values())
-    return Matched(images, found, [key for key in keys if key in orphans], {})
+    return Matched(images, found, [place for place in keys if place in orphans], {})

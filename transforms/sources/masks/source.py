@@ -11,8 +11,9 @@ import collections
 import functools
 import heapq
 import itertools
+import posixpath
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from recordmill.transforms.records import (
     Annotations,
@@ -27,6 +28,7 @@ from recordmill.transforms.sources.class_tables import COLOR_FILES, NAME_FILES, 
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.look import links_outside
 from recordmill.transforms.sources.masks.match import LOSSLESS, MaskPattern, match_masks
+from recordmill.transforms.sources.masks.match import OUTSIDE as OUTSIDE_INPUT
 from recordmill.transforms.sources.names import (
     NOT_AN_IMAGE,
     extension_of,
@@ -44,6 +46,7 @@ from recordmill.transforms.sources.pairs import (
     images_of_splits,
     input_files,
     is_split_list,
+    repeated_key,
     root_of,
 )
 from recordmill.transforms.sources.selection import Selection
@@ -51,6 +54,7 @@ from recordmill.transforms.sources.source import Description, Items, Source
 from recordmill.transforms.sources.tree import TreeFile
 from recordmill.transforms.storage.confinement import OUTSIDE, Confinement
 from recordmill.transforms.storage.files import names_in
+from recordmill.transforms.storage.paths import real_path
 
 _LOOKED_AT = 8  # masks that show the kind of values in all
 
@@ -73,17 +77,13 @@ class MasksSource(Source):
     needs_folder = True
 
     def check_input(self, config: SourceConfig) -> None:
-        if not _Masks(config).matched.masks:
-            remedy = (
-                "; put them in images/ and masks/ under the same names, or give --mask_pattern their path"
-            )
-            raise ValueError(
-                f"--input is {config.input!r}: no image has a mask{links_outside(config) or remedy}"
-            )
+        if not _Masks(config).masks:
+            remedy = links_outside(config) or _remedy(config)
+            raise ValueError(f"--input is {config.input!r}: no image has a mask{remedy}")
 
     def splits(self, config: SourceConfig) -> set[str | None]:
         listed = set[str | None](_split_lists(root_of(config)).values())
-        return listed or set(map(folder_split, _Masks(config).matched.masks))
+        return listed or set(map(folder_split, _Masks(config).masks))
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("segmentation",)
@@ -97,16 +97,15 @@ class MasksSource(Source):
             yield ClassNames(found.classes.names)
         yield from found.failures
         selection = Selection(config)
-        matched = found.matched
-        taken = (masks for image, masks in matched.masks.items() if selection.takes(image))
+        taken = (masks for image, masks in found.masks.items() if selection.takes(image))
         images_of = collections.Counter(mask for masks in taken for mask in masks)
-        for item in images_of_splits(matched.images, found.sets, found.find):
+        for item in images_of_splits(found.images, found.sets, found.find):
             if isinstance(item, Failure):
                 yield item
             else:
                 yield selection.item(item.key, functools.partial(found.record, item, images_of))
-        yield from (skipped(key, reason) for key, reason in matched.others.items())
-        yield from (Failure(key, "annotations", ORPHAN, "no image has its name") for key in matched.orphans)
+        yield from (skipped(place, reason) for place, reason in found.others.items())
+        yield from (Failure(place, "annotations", ORPHAN, "no image has its name") for place in found.orphans)
 
 
 class _Masks:
@@ -118,41 +117,63 @@ class _Masks:
     def __init__(self, config: SourceConfig) -> None:
         root = root_of(config)
         lists = _split_lists(root)
-        described = {*NAME_FILES, *COLOR_FILES, *lists}
-        self.files: dict[str, TreeFile] = {}
         self.failures: list[Failure] = []
-        apart: set[str] = set()
-        others: list[str] = []
-        for folder, item in input_files(config):
-            if isinstance(item, Failure):
-                self.failures.append(item)
-            elif not is_image_name(item.key):
-                others.append(item.key)
-            else:
-                self.files[item.key] = item
-                if folder != root:
-                    apart.add(item.key)
-        pattern = None if config.mask_pattern is None else MaskPattern(config.mask_pattern)
-        self.matched = match_masks(self.files, apart, pattern)
+        self.files: dict[str, TreeFile] = {}  # by location, relative to the input
+        others = self._list(config, root)
+        self.images: dict[str, TreeFile] = {}  # by key
+        self.masks: dict[str, list[str]] = {}  # locations of the masks of an image, by its key
+        self._pair(None if config.mask_pattern is None else MaskPattern(config.mask_pattern))
+        described = {*NAME_FILES, *COLOR_FILES, *lists}
         if outside := next((one for one in self.failures if one.key in described), None):
             raise ValueError(f"--input is {config.input!r}: {outside.key} is {outside.reason}")
-        leads_to = Confinement((root, *config.image_roots)).leads_to
+        confinement = Confinement((root, *config.image_roots))
+        leads_to = confinement.leads_to
         self.sets = [ImageSet(split, name, name, leads_to(f"{root}/{name}")) for name, split in lists.items()]
-        self._listed_images = _by_listed_name(self.matched.images if lists else ())
-        self._listed_files = _by_listed_name(self.files if lists else ())
+        places = {item.key: place for place, item in self.files.items()}
+        self._listed_images = _by_listed_name({key: key for key in self.images} if lists else {})
+        self._listed_files = _by_listed_name(places if lists else {})
         self.classes = ClassTable({})
-        if self.matched.masks:
-            masks = itertools.chain.from_iterable(self.matched.masks.values())
+        if self.masks:
+            masks = itertools.chain.from_iterable(self.masks.values())
             first = [self.files[mask].path for mask in heapq.nsmallest(_LOOKED_AT, masks)]
             try:
-                self.classes = mask_classes(root, leads_to, first)
+                self.classes = mask_classes(root, [place for place, _ in others], confinement, first)
             except ValueError as error:
                 raise ValueError(f"--input is {config.input!r}: {error}") from error
-        unread = (key for key in others if key != self.classes.file and not is_split_list(key))
-        self.failures += (skipped(key, NOT_AN_IMAGE) for key in unread)
+        for place, key in others:
+            if place != self.classes.file and not is_split_list(place):
+                self.failures.append(skipped(key, NOT_AN_IMAGE))
+
+    def _list(self, config: SourceConfig, root: str) -> list[tuple[str, str]]:
+        """Lists the images and masks; returns the locations and keys of other files."""
+        roots = map(real_path, config.image_roots)
+        starts = {folder: f"{posixpath.relpath(folder, root)}/" for folder in roots}
+        starts[root] = ""
+        others: list[tuple[str, str]] = []
+        for folder, item in input_files(config, unique=False):
+            if isinstance(item, Failure):
+                self.failures.append(item)
+            elif is_image_name(item.key):
+                self.files[starts[folder] + item.key] = item
+            else:
+                others.append((starts[folder] + item.key, item.key))
+        return others
+
+    def _pair(self, pattern: MaskPattern | None) -> None:
+        """Finds the masks of the images."""
+        keys = {place: item.key for place, item in self.files.items()}
+        images, masks, self.orphans, self.others = match_masks(keys, pattern)
+        for place in images:
+            key = keys[place]
+            if key in self.images:
+                self.failures.append(repeated_key(self.files[place]))
+                continue
+            self.images[key] = self.files[place]
+            if place in masks:
+                self.masks[key] = masks[place]
 
     def find(self, line: str, listed: ImageSet) -> tuple[str, str | None]:
-        """The keys of the image and of the mask, if there is one, in a line of a list. Raises BadInput."""
+        """The key of the image and the location of the mask, if any, in a line of a list. Raises BadInput."""
         if ".." in re.split(r"[/\s]", line):
             raise BadInput("annotations", OUTSIDE)
         if key := _look_up(line, self._listed_images):
@@ -168,7 +189,7 @@ class _Masks:
 
     def record(self, item: Listed, images_of: Mapping[str, int]) -> ImageRecord | Failure:
         """The record of an image. Raises BadInput if it has several masks, or shares its mask."""
-        masks = [item.annotation] if item.annotation else self.matched.masks.get(item.key, [])
+        masks = [item.annotation] if item.annotation else self.masks.get(item.key, [])
         if not masks:
             return Failure(item.key, "annotations", "image without a mask", skipped=True)
         mask = masks[0]
@@ -181,9 +202,22 @@ class _Masks:
         if extension_of(mask) not in LOSSLESS:
             detail = f"{mask}: JPEG and its like change the ids; masks are PNG, GIF, BMP or TIFF"
             raise BadInput("annotations", "mask is not lossless", detail)
-        image = self.files[item.key]
+        image = self.images[item.key]
         annotations = Annotations(masks={"class": MaskImage(self.files[mask].ref, self.classes.colors)})
         return ImageRecord(item.key, image.ref, item.split, annotations, item.origin, image.size)
+
+
+def _remedy(config: SourceConfig) -> str:
+    """How to name the masks of images that have none."""
+    if config.mask_pattern is not None:
+        pattern = MaskPattern(config.mask_pattern)
+        images = (item.key for _, item in input_files(config, unique=False) if isinstance(item, TreeFile))
+        image = next(filter(is_image_name, images), "")
+        if image and (mask := pattern.mask_of(image)) is not None:
+            remedy = "outside of it; give --image_root the folder of the masks, or one above it"
+            lies = remedy if mask.startswith(OUTSIDE_INPUT) else "which is not there; correct --mask_pattern"
+            return f"; that of {image!r} would be {mask!r}, {lies}"
+    return "; put them in images/ and masks/ under the same names, or give --mask_pattern their path"
 
 
 def _split_lists(root: str) -> dict[str, str]:
@@ -192,18 +226,18 @@ def _split_lists(root: str) -> dict[str, str]:
     return {name: normal_split(stem_of(name)) for name in names}
 
 
-def _by_listed_name(keys: Iterable[str]) -> dict[str, str | None]:
-    """Keys by their possible names in lists; None for a name of several files.
+def _by_listed_name(files: Mapping[str, str]) -> dict[str, str | None]:
+    """Files, given by their keys, by their possible names in lists; None for a name of several files.
 
-    Names are the path, its last two parts, or the file name; with or without extension.
+    Names are the key, its last two parts, or the file name; with or without extension.
     """
     found: dict[str, str | None] = {}
-    for key in keys:
+    for key, file in files.items():
         parts = key.split("/")
         names = {key, "/".join(parts[-2:]), parts[-1]}
         for one in names | set(map(stem_of, names)):
-            found[one] = key if found.get(one, key) == key else None
-        found[key] = key
+            found[one] = file if found.get(one, file) == file else None
+        found[key] = file
     return found
 
 

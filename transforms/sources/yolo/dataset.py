@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import os
 import posixpath
-import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from recordmill.transforms.records import BadInput
-from recordmill.transforms.sources.class_tables import read_names
+from recordmill.transforms.sources.class_tables import read_names, read_yaml, yaml_files, yaml_names
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.names import (
     clipped,
@@ -22,7 +20,6 @@ from recordmill.transforms.sources.names import (
     is_split_name,
     is_unicode,
     normal_split,
-    one_line,
     stem_of,
 )
 from recordmill.transforms.sources.pairs import ROOT_NAMES, ImageSet, is_split_list, root_of
@@ -32,14 +29,10 @@ from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import is_file, is_folder, may_be_there, names_in, open_file
 from recordmill.transforms.storage.paths import absolute, below, is_absolute, real_path
 
-USUAL_NAMES = ("data.yaml", "data.yml", "dataset.yaml")  # of YAML files that describe a dataset
 LABEL_FOLDERS = frozenset(("labels", "label", "annotations", "annotation"))  # in lower case
 CLASS_FILES = ("obj.names", "classes.txt", "_darknet.labels")
 _SPLITS = ("train", "val", "test")
 _DARKNET_SPLITS = ("train", "valid", "val", "test")
-_MOST_YAML = 200_000  # events: scalars, starts and ends of lists and mappings
-_DEEPEST_YAML = 100
-_LARGEST_ID = (1 << 31) - 2  # still an int32 in schemas whose ids begin with 1
 
 
 class YoloDataset:
@@ -156,15 +149,7 @@ class YoloDataset:
 
     def _yaml_in(self, names: list[str]) -> str | None:
         """The YAML file that names classes; `data.yaml` first."""
-        yamls = [name for name in names if extension_of(name) in ("yaml", "yml") and not name.startswith(".")]
-        if usual := next((name for name in USUAL_NAMES if name in yamls), None):
-            return usual
-        found = []
-        for name in yamls:
-            with contextlib.suppress(ValueError):
-                path = f"{self._root}/{name}"
-                if self._confinement.holds(path) and "names" in read_yaml(self._confinement.leads_to(path)):
-                    found.append(name)
+        found = yaml_files(self._root, names, self._confinement)
         if len(found) > 1:
             raise ValueError(
                 f"--input is {self._input!r}, where {' and '.join(map(repr, found[:2]))} both name classes; "
@@ -177,7 +162,7 @@ class YoloDataset:
         base = found.get("path")
         base = base if isinstance(base, str) else ""
         self._base = next(iter(self._inner(base)), "")
-        self.names = _yaml_names(found.get("names"), path)
+        self.names = yaml_names(found.get("names"), path)
         count = found.get("nc")
         if isinstance(found.get("names"), list) and count is not None and count != str(len(self.names)):
             raise ValueError(f"{path!r} has {len(self.names)} names, and nc is {count}")
@@ -262,49 +247,11 @@ def _tails(path: str) -> Iterator[list[str]]:
     return (parts[at:] for at in range(len(parts)))
 
 
-def read_yaml(path: str) -> dict[str, Any]:
-    """A mapping in YAML whose scalars are all text: a class `no` stays `no`. Raises ValueError."""
-    import yaml
-
-    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # creates only text, lists and mappings
-    text = small_text(path, path)
-    depth = 0
-    try:
-        for number, event in enumerate(yaml.parse(text, Loader=loader)):  # `load` recurses in C
-            kind = type(event).__name__
-            depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
-            if depth > _DEEPEST_YAML or number > _MOST_YAML:
-                most = f"nested more than {_DEEPEST_YAML} deep, or has more than {_MOST_YAML} values"
-                raise ValueError(f"{path!r} is {most}")
-        found = yaml.load(text, Loader=loader)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError(f"{path!r} is not YAML: {one_line(error)}") from error
-    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
-        raise ValueError(f"{path!r} is not YAML of a mapping")
-    return found
-
-
 def _texts(value: object, path: str, split: str) -> list[str]:
     texts: list[Any] = value if isinstance(value, list) else [value]
     if not all(text is None or isinstance(text, str) for text in texts):
         raise ValueError(f"{path!r}: {split} is neither a path nor a list of paths")
     return [text for text in texts if text and text not in ("null", "~")]
-
-
-def _yaml_names(value: object, path: str) -> dict[int, str]:
-    if value is None or value == "":
-        return {}
-    if not isinstance(value, (dict, list)):
-        raise ValueError(f"{path!r}: names is neither a list nor a mapping of ids to names")
-    found = {}
-    for number, name in value.items() if isinstance(value, dict) else enumerate(value):
-        if not re.fullmatch(r"\d{1,20}", str(number)) or int(number) > _LARGEST_ID:
-            shown = str(number)[:40]
-            raise ValueError(f"{path!r}: names has the id {shown!r}, not a number from 0 to {_LARGEST_ID}")
-        if not isinstance(name, str) or not name:
-            raise ValueError(f"{path!r}: the name of class {number} is not text")
-        found[int(number)] = name
-    return found
 
 
 def _keypoint_shape(value: object, path: str) -> tuple[int, int] | None:
