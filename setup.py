@@ -48,6 +48,7 @@ setup(
         "rich>=13.7,<16",  # progress bar and tables
         "simplejpeg>=1.8,<2",  # libjpeg-turbo, faster than Pillow and free of the GIL both ways
         "tenacity>=9,<10",  # faults of the file system that may pass are tried again
+        "xxhash>=3.5,<5",  # hashes of images, a hundredth of the time of a cryptographic hash
     ],
     extras_require={
         # What submits to Dataflow, and what its workers have.

@@ -89,8 +89,9 @@ def _published_files(dataset: Dataset) -> tuple[dict[str, Any] | None, str | Non
         None; and an error message for each damaged file.
     """
     from recordmill.transforms.reporting.findings import parse_report, read_failures
+    from recordmill.transforms.shards.duplicates import first_groups
     from recordmill.transforms.storage.files import is_file, read_bytes
-    from recordmill.transforms.storage.layout import FAILURES, REPORT_DATA
+    from recordmill.transforms.storage.layout import DUPLICATES, FAILURES, REPORT_DATA
 
     if not dataset.is_whole:
         return None, None, []
@@ -103,6 +104,11 @@ def _published_files(dataset: Dataset) -> tuple[dict[str, Any] | None, str | Non
         except (ValueError, RecursionError) as error:
             report = None
             complaints.append(f"{path} is damaged, so the records were counted: {error}")
+    try:
+        if DUPLICATES in (dataset.manifest or {}).get("files", ()):
+            first_groups(f"{dataset.folder}/{DUPLICATES}")
+    except (ValueError, FileNotFoundError) as error:
+        complaints.append(str(error))
     failures: str | None = f"{dataset.folder}/{FAILURES}"
     try:
         read_failures(f"{failures}")

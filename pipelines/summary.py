@@ -16,15 +16,18 @@ from rich.table import Table
 from recordmill.pipelines.estimate import Estimate
 from recordmill.pipelines.terminal import plain_console
 from recordmill.transforms.pages.text import counted
+from recordmill.transforms.shards.duplicates import Duplicates, first_groups
 from recordmill.transforms.shards.overview import DataWarning, class_texts, source_facts
 from recordmill.transforms.storage.files import read_text
-from recordmill.transforms.storage.layout import DATASET_INFO, LATEST, REPORT
+from recordmill.transforms.storage.layout import DATASET_INFO, DUPLICATES, LATEST, REPORT
 from recordmill.transforms.storage.versions import Version
 
 # As measured on photographs with libjpeg-turbo, and with tf.io.decode_jpeg.
 _PROGRESSIVE = "progressive JPEGs take 2.1 to 2.6 times as long as baseline JPEGs, each time they are read"
 # Characters of the longest bar of a histogram.
 _BAR = 40
+# Groups of duplicates that are shown.
+_GROUPS = 3
 
 
 def print_result(manifest_path: str) -> None:
@@ -62,6 +65,9 @@ def print_result(manifest_path: str) -> None:
     if reused := manifest["provenance"]["reused_shards"]:
         table.add_row("reused", f"{counted(reused, 'shard')} finished before")
     _add_reused(table, manifest["provenance"])
+    folder = manifest_path.rpartition("/")[0] or "."
+    if DUPLICATES in manifest["files"]:
+        _add_duplicates(table, manifest["duplicates"], f"{folder}/{DUPLICATES}")
     started, finished = (
         datetime.datetime.fromisoformat(manifest["provenance"][key]) for key in ("started", "finished")
     )
@@ -69,7 +75,6 @@ def print_result(manifest_path: str) -> None:
     console = plain_console(soft_wrap=True)
     console.print(table)
     _print_warnings(console, manifest.get("warnings", ()))
-    folder = manifest_path.rpartition("/")[0] or "."
     home = folder.removesuffix(version).removesuffix("/") if version else folder
     splits = manifest["splits"]
     split = "train" if "train" in splits else max(splits, key=lambda name: splits[name]["records"])
@@ -82,6 +87,13 @@ def print_result(manifest_path: str) -> None:
 def _add_facts(table: Table, facts: Mapping[str, str]) -> None:
     for row in facts.items():
         table.add_row(*row)
+
+
+def _add_duplicates(table: Table, counts: Mapping[str, int], path: str) -> None:
+    """The groups of records with equal images, and the first of them."""
+    table.add_row("duplicates", Duplicates.of(counts).text)
+    for group in first_groups(path, _GROUPS):
+        table.add_row("", group.text)
 
 
 def _print_warnings(console: Console, warnings: Sequence[Mapping[str, str]]) -> None:

@@ -180,6 +180,14 @@ class DatasetConfig:
         "running",
         determines_bytes=False,
     )
+    duplicates: str = flag(
+        "keep",
+        "identical images: keep them, and report them in duplicates.jsonl; with fail, publish nothing if "
+        "splits share images",
+        "running",
+        values=("keep", "fail"),
+        determines_bytes=False,
+    )
     name: str = flag(
         "dataset", "the dataset's name for TFDS", "shards", metavar="NAME", default_text="from --output"
     )

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import msgspec
 
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.metrics import count
@@ -18,10 +19,12 @@ from recordmill.transforms.records import BadInput, Failure, JobError
 from recordmill.transforms.reporting.tasks import ChangeTask, PageTask
 from recordmill.transforms.shards import progress
 from recordmill.transforms.shards.dataset_plan import DatasetPlan
+from recordmill.transforms.shards.duplicates import CountedLines, Duplicates, check_splits
 from recordmill.transforms.shards.manifest import (
     Provenance,
     companions,
     lineage_digests,
+    listing_names,
     manifest_json,
     manifest_text,
     metadata_names,
@@ -37,8 +40,9 @@ from recordmill.transforms.shards.tasks import write_empty
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.faults import naming_faults
 from recordmill.transforms.storage.file_system import file_system
-from recordmill.transforms.storage.files import read_text
+from recordmill.transforms.storage.files import read_text, write_file
 from recordmill.transforms.storage.layout import (
+    DUPLICATES,
     FAILURES,
     MANIFEST,
     REPORT,
@@ -76,11 +80,13 @@ class Written(NamedTuple):
     """The result of a writer: complete, unpublished shards.
 
     Attributes:
+        duplicates: lines of duplicates.jsonl, in no order.
         encoded: (split, counts of its encoding), if the reports count only records; else None.
         failures: the records that failed, if no file that a report names has them; else None.
     """
 
     reports: beam.PCollection[ShardReport]
+    duplicates: beam.PCollection[str]
     encoded: beam.PCollection[tuple[str, WriteStats]] | None = None
     failures: beam.PCollection[Failure] | None = None
 
@@ -117,6 +123,7 @@ class Publish(beam.PTransform):
                 beam.pvalue.AsSingleton(self.plan),
                 beam.pvalue.AsIter(reports),
                 beam.pvalue.AsIter(self.failures),
+                beam.pvalue.AsIter(written.duplicates),
                 **encoded,
             ).with_outputs(_SUMMARY, main="moves")
         )
@@ -147,6 +154,7 @@ class Reconcile(beam.DoFn):
         plan: DatasetPlan,
         reports: Iterable[ShardReport],
         failures: Iterable[Failure],
+        duplicates: Iterable[str],
         encoded: Iterable[tuple[str, WriteStats]] | None = None,
         encode_failures: Iterable[Failure] = (),
     ) -> Iterator[Any]:
@@ -161,16 +169,21 @@ class Reconcile(beam.DoFn):
             every = reports
             if encoded is None:
                 every = itertools.chain(reports, empty_shards(plan, reports, self._run.shards))
+            if not self._run.version:
+                every = map(_without_lineage, every)
+            found, listed = write_duplicates(self._run, duplicates)
             ratio = self._config.max_failure_ratio
             digest = file_system(failed).sha256(failed) if self._run.version else ""
             strict = self._config.strict
-            reconciled = reconcile(plan, every, failures, ratio, failed, encoded, digest, strict)
+            reconciled = reconcile(plan, every, failures, ratio, failed, encoded, digest, strict, found)
             for warning in reconciled.warnings:
                 _LOGGER.warning(warning.text)
+            if self._config.duplicates == "fail":
+                check_splits(found, listed)
             if reconciled.is_unchanged:
                 yield beam.pvalue.TaggedOutput(_SUMMARY, reconciled)
                 return
-            moves = file_moves(reconciled, self._run, failed)
+            moves = file_moves(reconciled, self._run, failed, listed)
             names = metadata_names(reconciled, self._config, self._run.version)
             publication = write_journal(self._run, moves, names, plan.replaces)
             lock.check(self._run.locked, self._run.token)  # the steps since the last check take a while
@@ -193,8 +206,23 @@ class MoveFiles(beam.DoFn):
             file_system(self._moves[0].published).each(move_file, self._moves)
 
 
-def file_moves(reconciled: Reconciled, run: Run, failures_path: str) -> list[Move]:
-    """The moves into the output: shards, indexes, and failures.jsonl if it is not there yet."""
+def _without_lineage(report: ShardReport) -> ShardReport:
+    """The report for a dataset without versions, which does not publish its lineage."""
+    return msgspec.structs.replace(report, file=msgspec.structs.replace(report.file, lineage_path=None))
+
+
+def write_duplicates(run: Run, lines: Iterable[str]) -> tuple[Duplicates, str]:
+    """Writes duplicates.jsonl if there are any; returns what it lists, and its path."""
+    path, counted = os.path.join(run.folder, DUPLICATES), CountedLines(lines)
+    in_file = iter(counted)
+    first = next(in_file, None)
+    if first is not None:
+        write_file(path, itertools.chain((first,), in_file), run.folder)
+    return counted.found, path
+
+
+def file_moves(reconciled: Reconciled, run: Run, failures_path: str, duplicates_path: str) -> list[Move]:
+    """The moves into the output: shards, indexes, duplicates; failures.jsonl if it is not there yet."""
     moves = []
     for report, records, index, lineage in shard_files(reconciled):
         file, stays = report.file, report.from_previous
@@ -203,6 +231,8 @@ def file_moves(reconciled: Reconciled, run: Run, failures_path: str) -> list[Mov
         if file.lineage_path is not None and lineage is not None:
             target = os.path.join(run.output, lineage)
             moves.append(Move(file.lineage_path, target, file.lineage_sha256, stays))
+    if reconciled.duplicates.groups:
+        moves.append(Move(duplicates_path, os.path.join(run.output, DUPLICATES), None))
     published = os.path.join(run.output, FAILURES)
     if failures_path != published:
         moves.append(Move(failures_path, published, None))
@@ -250,7 +280,10 @@ def write_metadata(
             texts = dict(_described(reconciled, config, run, manifest, recipe))
             written = write_metadata_files(run, texts, publication)
             digests = {
-                FAILURES: file_system(path).sha256(os.path.join(run.output, FAILURES)),
+                **{
+                    name: file_system(path).sha256(os.path.join(run.output, name))
+                    for name in listing_names(reconciled)
+                },
                 **lineage_digests(reconciled),
                 **{name: digest for name, digest in written.items() if name != REPORT},
             }

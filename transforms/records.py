@@ -356,6 +356,7 @@ class StoredImage:
         geometry: the mapping of the source's pixels; None if they did not move.
         jpeg_quality: chosen by --target_ssim, 0 if the source was kept; None without --target_ssim.
         flattened_bytes: the size without alpha of an image that is stored with alpha.
+        decoded_hash: of the pixels of the source, upright; empty if they were not decoded.
     """
 
     data: bytes
@@ -369,6 +370,7 @@ class StoredImage:
     geometry: Geometry | None = None
     jpeg_quality: int | None = None
     flattened_bytes: int | None = None
+    decoded_hash: bytes = b""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 import apache_beam as beam
 
 from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.duplicates import FindDuplicates, images_of_shard
 from recordmill.transforms.flags import naming_parameters
 from recordmill.transforms.plan import PlanDataset
 from recordmill.transforms.publish import Publish, Written
@@ -85,7 +86,8 @@ class WriteDataset(beam.PTransform):
         if config.writer == "beam":
             written = surveyed | "WriteTFRecords" >> WriteTFRecords(config, plan, run)
         else:
-            written = Written(surveyed | "WriteShards" >> WriteShards(config, plan, run))
+            reports = surveyed | "WriteShards" >> WriteShards(config, plan, run)
+            written = Written(reports, reports | "FindDuplicates" >> FindDuplicates(images_of_shard))
         runner = type(entries.pipeline.runner).__name__
         provenance = Provenance(self._source, run.digest, runner, self._job, run.version, self._source_reason)
         publish = Publish(run, config, plan, surveyed.failures, provenance, written, recipe)

@@ -192,7 +192,8 @@ class WriteShardsFn(TaskFn[_Shard, EncodedBatch | ShardFile]):
         path = os.path.join(self._working_folder(), name)
         self._submitted += 1
         previous = self._previous_records(self._plan, checkpoint)
-        yield from self.submit(shard, PartTask(references, path, checkpoint, previous), parts)
+        has_images = self._plan.summary.has_images
+        yield from self.submit(shard, PartTask(references, path, checkpoint, previous, has_images), parts)
 
     def _previous_records(self, plan: DatasetPlan, checkpoint: Checkpoint) -> PreviousRecords | None:
         """The previous version's records of a shard; None if the dataset has no versions."""

@@ -20,6 +20,7 @@ from apache_beam.transforms.window import GlobalWindow, TimestampedValue
 
 from recordmill.transforms.beam_credentials import spare_search
 from recordmill.transforms.config import MIB, DatasetConfig
+from recordmill.transforms.duplicates import FindDuplicates, images_of_batch
 from recordmill.transforms.examples.framing import FRAME_BYTES
 from recordmill.transforms.metrics import count, count_written
 from recordmill.transforms.publish import Written
@@ -29,7 +30,7 @@ from recordmill.transforms.shards.dataset_plan import DatasetPlan, beam_splits, 
 from recordmill.transforms.shards.memory import shuffle_warning
 from recordmill.transforms.shards.read_back import read_back, shard_of_name
 from recordmill.transforms.shards.record_encoder import RecordEncoder
-from recordmill.transforms.shards.references import items, reference_record, reference_shard
+from recordmill.transforms.shards.references import encode, items, reference_record, reference_shard
 from recordmill.transforms.shards.report import ShardReport, WriteStats
 from recordmill.transforms.shards.tasks import EncodedBatch, EncodeTask, encoder_pool
 from recordmill.transforms.storage import lock
@@ -39,7 +40,7 @@ from recordmill.transforms.survey import GroupOf, GroupReferences, Surveyed, che
 from recordmill.transforms.task_fn import TaskFn
 from recordmill.transforms.workers.pool import ProcessExecutor
 
-_FAILURES = "failures"
+_FAILURES, _IMAGES = "failures", "images"
 _GROUP_RECORDS = 64  # on average
 _TASK_BYTES = 16 * MIB
 
@@ -91,7 +92,7 @@ class WriteTFRecords(beam.PTransform):
             self.plan, grouping_by_hash, tuple[tuple[str, int], bytes]
         )
         tags = {split: _tag(split) for split in beam_splits(self.config)}
-        types = {_FAILURES: Failure, **dict.fromkeys(tags.values(), bytes)}
+        types = {_FAILURES: Failure, _IMAGES: tuple[str, bytes], **dict.fromkeys(tags.values(), bytes)}
         encoded = grouped.groups | "Encode" >> beam.ParDo(
             EncodeExamplesFn(self.config, self.run),
             beam.pvalue.AsSingleton(self.plan),
@@ -109,7 +110,8 @@ class WriteTFRecords(beam.PTransform):
         reports = paths | "ReadBack" >> beam.ParDo(
             read_back_planned, beam.pvalue.AsSingleton(self.plan)
         ).with_output_types(ShardReport)
-        return Written(reports, encoded["stats"], encoded[_FAILURES])
+        duplicates = encoded[_IMAGES] | "FindDuplicates" >> FindDuplicates(images_of_batch)
+        return Written(reports, duplicates, encoded["stats"], encoded[_FAILURES])
 
 
 def read_back_planned(path: str, plan: DatasetPlan) -> Iterator[ShardReport]:
@@ -133,7 +135,8 @@ def grouping_by_hash(plan: DatasetPlan) -> GroupOf:
 
 
 class EncodeExamplesFn(TaskFn[str, EncodedBatch]):
-    """((split, group), batches of references) -> payloads to the tag of the split, `Failure` to `failures`.
+    """((split, group), batches of references) -> payloads to the tag of the split, `Failure` to `failures`,
+    (split, hashed images) to `images`.
 
     The main output is (split, WriteStats), when the bundle ends. Groups are passed to worker processes as
     they come; their results are yielded as soon as they are ready, so that few are held.
@@ -183,6 +186,8 @@ class EncodeExamplesFn(TaskFn[str, EncodedBatch]):
         count_written(batch.stats, batch.payload_bytes + batch.stats.written * FRAME_BYTES)
         for payload in batch.payloads:
             yield beam.pvalue.TaggedOutput(_tag(split), payload)
+        if batch.hashed:
+            yield beam.pvalue.TaggedOutput(_IMAGES, (split, encode(batch.hashed)))
         for failure in batch.failures:
             self.log.add(failure)
             yield beam.pvalue.TaggedOutput(_FAILURES, failure)

@@ -93,6 +93,7 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
     "writer": (["auto", "shards", "beam"], ["tfds"]),
     "name": (["pets", "my set"], [""]),
     "max_failure_ratio": (["0", "0.01", "1", "1.0", ".5"], ["1.5", "-0.1", "1%", "x"]),
+    "duplicates": (["keep", "fail"], ["drop", "Keep", ""]),
     "strict": (["true", "false", "True", "FALSE"], ["yes", "1", ""]),
     "overwrite": (["true", "false", "True", "FALSE"], ["yes", "1", ""]),
     "dataset_version": (
@@ -218,6 +219,7 @@ EVERYWHERE = {
     "name": "pets",
     "max_failure_ratio": "0.05",
     "strict": "false",
+    "duplicates": "fail",
     "overwrite": "true",
     "splits": "train=0.9,val=0.1",
 }

@@ -71,6 +71,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "overwrite": ("true",),
     "max_failure_ratio": ("0.5",),
     "strict": ("true",),
+    "duplicates": ("fail",),
     "name": ("pets",),
     "dataset_version": ("auto",),
     "keep_versions": ("2", "--dataset_version=auto"),

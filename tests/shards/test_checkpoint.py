@@ -128,7 +128,7 @@ def test_each_cut_or_flipped_checkpoint_is_none_or_well_formed(tmp_path: Path) -
         ]
 
 
-@pytest.mark.parametrize("changes", [{"format_version": 7}, {"format_version": 9}])
+@pytest.mark.parametrize("changes", [{"format_version": 8}, {"format_version": 10}])
 def test_a_checkpoint_of_another_format_is_not_reused(tmp_path: Path, changes: dict[str, int]) -> None:
     checkpoint, _ = finished(tmp_path)
     edit(checkpoint, **changes)

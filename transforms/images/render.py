@@ -9,6 +9,7 @@ import numpy as np
 from recordmill.transforms.images import color, icc
 from recordmill.transforms.images.exif import Array, is_transposed
 from recordmill.transforms.images.geometry import is_scaled, plan_geometry
+from recordmill.transforms.images.hashes import hash_of_picture
 from recordmill.transforms.images.picture import OpenedImage, Picture, split_alpha, to_eight_bits
 from recordmill.transforms.images.policy import LOSSY, ImagePolicy
 from recordmill.transforms.images.resize import resized
@@ -29,6 +30,7 @@ class Rendered:
         actions: changes of the pixels.
         see_through: whether a pixel is not opaque; False if this was not needed.
         profile: the ICC profile of the colours; None if it is sRGB or unknown.
+        decoded_hash: of the upright picture, before its pixels are changed.
     """
 
     picture: Picture
@@ -36,6 +38,7 @@ class Rendered:
     actions: tuple[str, ...] = ()
     see_through: bool = False
     profile: bytes | None = None
+    decoded_hash: bytes = b""
 
     @property
     def is_new(self) -> bool:
@@ -115,7 +118,7 @@ def _upright(picture: Picture, geometry: Geometry, profile: bytes | None) -> Ren
     actions: tuple[str, ...] = ("first_frame",) if picture.frames > 1 else ()
     if geometry.orientation != 1:
         picture, actions = picture.upright(geometry.orientation), ("rotated", *actions)
-    return Rendered(picture, geometry, actions, profile=profile)
+    return Rendered(picture, geometry, actions, profile=profile, decoded_hash=hash_of_picture(picture))
 
 
 def _in_srgb(work: Rendered, policy: ImagePolicy) -> Rendered:

@@ -76,9 +76,10 @@ def _stored(image: OpenedImage, orientation: int, policy: ImagePolicy) -> Stored
     if work.is_new:
         own = None
     elif own is not None and (notes := _as_wanted(own, policy)) is not None:
-        return _left_alone(image, own, *notes)
+        return dataclasses.replace(_left_alone(image, own, *notes), decoded_hash=work.decoded_hash)
     stored = _encoded(image, own, work, policy)
-    return stored if is_identity(work.geometry) else dataclasses.replace(stored, geometry=work.geometry)
+    geometry = stored.geometry if is_identity(work.geometry) else work.geometry
+    return dataclasses.replace(stored, geometry=geometry, decoded_hash=work.decoded_hash)
 
 
 def _untouched(image: OpenedImage, orientation: int, policy: ImagePolicy) -> StoredImage | None:

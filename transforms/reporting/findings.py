@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from recordmill.transforms.reading.dataset import Dataset, ShardEntry
 from recordmill.transforms.records import Failure
-from recordmill.transforms.reporting.count import Count, count_records
-from recordmill.transforms.reporting.samples import Sample, places_in, samples
+from recordmill.transforms.reporting.count import Count, RecordLocation, count_records
+from recordmill.transforms.reporting.samples import Sample, pictures, place_of, places_in, samples
+from recordmill.transforms.shards.duplicates import DuplicateGroup, Duplicates, first_groups
 from recordmill.transforms.shards.statistics import Statistics
-from recordmill.transforms.storage.files import open_named
-from recordmill.transforms.storage.layout import INDEX, REPORT_FORMAT_VERSION
+from recordmill.transforms.storage.files import open_named, short_lines
+from recordmill.transforms.storage.layout import DUPLICATES, INDEX, REPORT_FORMAT_VERSION
 
 MOST_FAILURES = 50
 """Lines of failures.jsonl of each kind that the page shows."""
 
-_MOST_LINE = 1 << 20
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 
 
@@ -46,6 +47,8 @@ class Findings:
         statistics: by split, in the order of the manifest.
         shards: in their order; without a manifest, `records` are those that were counted.
         failures: the first lines of failures.jsonl, by kind: `failed`, `skipped`, `changed`.
+        duplicates: with the first groups of duplicates.jsonl; None if an earlier version wrote the dataset.
+        copies: pictures of some of these groups, by number.
     """
 
     name: str
@@ -56,6 +59,8 @@ class Findings:
     failures: Mapping[str, tuple[Failure, ...]]
     crops: tuple[Crop, ...] = ()
     samples: tuple[Sample, ...] = ()
+    duplicates: Duplicates | None = None
+    copies: Mapping[int, Sample] = dataclasses.field(default_factory=dict)
     damages: tuple[tuple[str, str], ...] = ()
     faults: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
@@ -83,6 +88,7 @@ def gather(
         count = count_records(dataset)
         statistics, labels = count.statistics, count.labels
     places = places_in(dataset) if count is None else count.locations
+    duplicates = _duplicates(dataset, manifest) if manifest is not None else None
     folder, name = os.path.split(dataset.path)
     if _VERSION.fullmatch(name):  # a version folder of TFDS
         name = f"{os.path.basename(folder)} {name}"
@@ -95,9 +101,35 @@ def gather(
         failures=read_failures(failures_path) if failures_path is not None else {},
         crops=crops,
         samples=samples(places, labels, dataset.renames) if has_samples else (),
+        duplicates=duplicates,
+        copies=_copies(dataset, labels, duplicates) if duplicates is not None and has_samples else {},
         damages=tuple((os.path.basename(path), one) for path, one in count.damages) if count else (),
         faults=count.faults if count else {},
     )
+
+
+def _duplicates(dataset: Dataset, manifest: Mapping[str, Any]) -> Duplicates | None:
+    """The duplicates of a complete dataset; without a group if their list is damaged."""
+    if "duplicates" not in manifest:
+        return None
+    groups: tuple[DuplicateGroup, ...] = ()
+    with contextlib.suppress(ValueError, FileNotFoundError):
+        if DUPLICATES in manifest["files"]:
+            groups = first_groups(f"{dataset.folder}/{DUPLICATES}")
+    return Duplicates.of(manifest["duplicates"], groups)
+
+
+def _copies(dataset: Dataset, labels: Mapping[int, str], duplicates: Duplicates) -> dict[int, Sample]:
+    """A picture of the first record of each group, by number; the others look the same."""
+    places: dict[int, RecordLocation] = {}
+    for number, group in enumerate(duplicates.first):
+        one = group.records[0]
+        if one.shard is not None and one.record is not None:
+            place = place_of(dataset, one.split, one.shard, one.record)
+            if place is not None:
+                places[number] = place
+    drawn = pictures(list(places.values()), labels, dataset.renames)
+    return {number: drawn[place] for number, place in places.items() if place in drawn}
 
 
 def unpublished(folder: str, manifest: Mapping[str, Any]) -> Dataset:
@@ -164,7 +196,7 @@ def read_failures(path: str) -> dict[str, tuple[Failure, ...]]:
     found: dict[str, list[Failure]] = {"failed": [], "skipped": [], "changed": []}
     try:
         with open_named(path) as file:
-            for line in _short_lines(file):
+            for line in short_lines(file):
                 fields = json.loads(line)
                 failure = Failure(
                     str(fields["key"]),
@@ -180,12 +212,3 @@ def read_failures(path: str) -> dict[str, tuple[Failure, ...]]:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{path!r} is damaged: {error!r}") from error
     return {kind: tuple(failures) for kind, failures in found.items()}
-
-
-def _short_lines(file: BinaryIO) -> Iterator[bytes]:
-    """Lines of a file, without those that are too long to be shown."""
-    is_complete = True
-    while line := file.readline(_MOST_LINE):
-        was_complete, is_complete = is_complete, len(line) < _MOST_LINE or line.endswith(b"\n")
-        if was_complete and is_complete:
-            yield line

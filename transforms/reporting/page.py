@@ -195,7 +195,7 @@ def html_text(findings: Findings) -> str:
         total=total,
         records=total.records,
         facts=_facts(findings),
-        warnings=data_warnings(findings.statistics, findings.labels),
+        warnings=data_warnings(findings.statistics, findings.labels, findings.duplicates),
         balances=class_balances(findings.statistics, findings.labels),
         stored=_stored(manifest.get("annotations", {}).get("stored", {})),
         formats=manifest.get("formats", {}),

@@ -89,6 +89,15 @@ def _places(shard: ShardEntry, split: str, most: int) -> list[RecordLocation]:
     ]
 
 
+def place_of(dataset: Dataset, split: str, shard: int, number: int) -> RecordLocation | None:
+    """The location of a record by its number in a shard; None if the shard or its index lacks it."""
+    with contextlib.suppress(IndexError, *_DAMAGES):
+        entry = dataset.splits[split][shard]
+        index = read_index(entry.index or "")
+        return RecordLocation(entry.path, split, number, index.offsets[number], index.lengths[number])
+    return None
+
+
 def samples(
     places: Sequence[RecordLocation], names: Mapping[int, str], renames: Mapping[str, str]
 ) -> tuple[Sample, ...]:
@@ -100,19 +109,30 @@ def samples(
     Raises:
         OSError: a shard cannot be read now.
     """
-
-    def read(chosen: Sequence[RecordLocation]) -> Iterator[tuple[RecordLocation, StoredRecord | BadInput]]:
-        for place, payload in _payloads(chosen):
-            key = f"{place.path.rpartition('/')[2]}/{place.number:08}"
-            try:
-                yield place, stored_record(payload, names, renames, key)
-            except BadInput as error:
-                yield place, BadInput(error.stage, error.reason, error.detail, error.key or key)
-
-    seen = [(place, _classes(record)) for place, record in read(_affordable(spread(places, _LOOKED_AT)))]
+    looked_at = _affordable(spread(places, _LOOKED_AT))
+    seen = [(place, _classes(record)) for place, record in _records(looked_at, names, renames)]
     chosen = choose(seen)
-    records = dict(read([place for _, place in chosen]))
+    records = dict(_records([place for _, place in chosen], names, renames))
     return tuple(_sample(group, place, records[place]) for group, place in chosen if place in records)
+
+
+def pictures(
+    places: Sequence[RecordLocation], names: Mapping[int, str], renames: Mapping[str, str]
+) -> dict[RecordLocation, Sample]:
+    """A picture of each record that can be read within the limits; arguments and errors as of `samples`."""
+    read = _records(_affordable(places), names, renames)
+    return {place: _sample("", place, record) for place, record in read}
+
+
+def _records(
+    places: Sequence[RecordLocation], names: Mapping[int, str], renames: Mapping[str, str]
+) -> Iterator[tuple[RecordLocation, StoredRecord | BadInput]]:
+    for place, payload in _payloads(places):
+        key = f"{place.path.rpartition('/')[2]}/{place.number:08}"
+        try:
+            yield place, stored_record(payload, names, renames, key)
+        except BadInput as error:
+            yield place, BadInput(error.stage, error.reason, error.detail, error.key or key)
 
 
 def choose(seen: Sequence[tuple[RecordLocation, frozenset[str]]]) -> list[tuple[str, RecordLocation]]:

@@ -26,6 +26,7 @@ from recordmill.transforms.shards.previous import SETTINGS, package_version, sha
 from recordmill.transforms.shards.reconcile import Reconciled
 from recordmill.transforms.shards.report import ShardReport
 from recordmill.transforms.storage.layout import (
+    DUPLICATES,
     FAILURES,
     FORMAT_VERSION,
     INDEX,
@@ -84,7 +85,7 @@ def manifest_json(
     `described` are the names of the files next to its shards, as `metadata_names` has them.
     """
     shards = [name for _, *names in shard_files(reconciled) for name in names if name is not None]
-    files = sorted([*shards, *described, FAILURES])
+    files = sorted([*shards, *described, *listing_names(reconciled)])
     version = {"version": provenance.version} if provenance.version else {}
     return {**version, **_manifest(reconciled, config, provenance), "files": files}
 
@@ -98,6 +99,11 @@ def manifest_text(manifest: Mapping[str, Any], digests: Mapping[str, str]) -> st
     every = dict(sorted(digests.items()))
     complete = {**manifest, "provenance": provenance, "digests": every, "seal": PLACEHOLDER}
     return seal(json.dumps(complete, indent=2, ensure_ascii=False) + "\n")
+
+
+def listing_names(reconciled: Reconciled) -> list[str]:
+    """Names of the files that list records: failures.jsonl, and duplicates.jsonl if there are any."""
+    return [FAILURES, DUPLICATES] if reconciled.duplicates.groups else [FAILURES]
 
 
 def lineage_digests(reconciled: Reconciled) -> dict[str, str]:
@@ -212,6 +218,7 @@ def _manifest(reconciled: Reconciled, config: DatasetConfig, provenance: Provena
         "splits": {name: _split(reconciled, name) for name in plan.splits},
         "classes": class_overview(reconciled.statistics, labels),
         "warnings": [one.as_json() for one in reconciled.warnings],
+        "duplicates": reconciled.duplicates.counts(),
         "annotations": {
             "stored": dict(sorted(stats.annotations.items())),
             "changed": dict(sorted(stats.notes.items())),

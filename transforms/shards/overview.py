@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from recordmill.transforms.records import IGNORE
+from recordmill.transforms.shards.duplicates import Duplicates, shared_images
 from recordmill.transforms.shards.statistics import Statistics
 
 _LONGEST_NAME = 60
@@ -108,7 +109,11 @@ class DataWarning:
         return dataclasses.asdict(self)
 
 
-def data_warnings(statistics: Mapping[str, Statistics], names: Mapping[int, str]) -> tuple[DataWarning, ...]:
+def data_warnings(
+    statistics: Mapping[str, Statistics],
+    names: Mapping[int, str],
+    duplicates: Duplicates | None = None,
+) -> tuple[DataWarning, ...]:
     """The warnings about a dataset, in a fixed order.
 
     Time and memory are linear in the number of classes. A message names only a few of them.
@@ -130,6 +135,7 @@ def data_warnings(statistics: Mapping[str, Statistics], names: Mapping[int, str]
         _spellings(labels + objects, names),
         # Captions alone have no class, and need no box.
         _unboxed(unboxed, with_boxes) if objects or (names and not labels) else None,
+        _shared(duplicates) if duplicates is not None and duplicates.across_splits else None,
     )
     return tuple(one for one in found if one is not None)
 
@@ -197,6 +203,15 @@ def _unboxed(unboxed: Mapping[str, int], images: Mapping[str, int]) -> DataWarni
         return None
     check = "Check that their annotations were found. Ignore this for images that show no object"
     return DataWarning("images_without_boxes", _share(unboxed, images, "image", "box"), check)
+
+
+def _shared(duplicates: Duplicates) -> DataWarning:
+    return DataWarning(
+        "images_across_splits",
+        shared_images(duplicates),
+        "Remove the copies from all splits but one, or results on the other splits are too good; "
+        "duplicates.jsonl lists them",
+    )
 
 
 def _spellings(counts: Counter[int], names: Mapping[int, str]) -> DataWarning | None:

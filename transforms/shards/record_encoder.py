@@ -12,6 +12,7 @@ from typing import TypeVar
 from recordmill.transforms.annotations.mapping import OF_OBJECTS, map_annotations
 from recordmill.transforms.examples.features import build_example, build_sequence_example
 from recordmill.transforms.examples.schema import FeatureSettings, Schema, SequenceSchema
+from recordmill.transforms.images.hashes import hash_of
 from recordmill.transforms.images.mask import encoded_dtype
 from recordmill.transforms.images.opened import opened, opened_pixels
 from recordmill.transforms.images.policy import ImagePolicy
@@ -27,6 +28,7 @@ from recordmill.transforms.records import (
     Steps,
     StoredImage,
 )
+from recordmill.transforms.shards.duplicates import HashedImage, label_texts
 from recordmill.transforms.shards.references import annotations_fingerprint, has_details, reference_record
 from recordmill.transforms.shards.report import WriteStats
 from recordmill.transforms.shards.reuse import EncodedRecord, PreviousRecords
@@ -171,11 +173,13 @@ class RecordEncoder:
         masks: dict[ImageRef, Loading] = {}
         if same is None:
             masks = {one.image: self._reader.begin(one.image) for one in record.annotations.masks.values()}
+        hashes: tuple[bytes, bytes] | None = None
         if reused is not None:
-            images, source_bytes = reused.images, reused.source_bytes
+            images, source_bytes, hashes = reused.images, reused.source_bytes, reused.hashes
         elif record.image is not None:
             data = self._loaded(record.image, loading)
             images, source_bytes = (self._stored(data, record.image),), len(data)
+            hashes = hash_of(data), images[0].decoded_hash
         else:
             images, source_bytes = (), 0
         image = next(iter(images), None)
@@ -183,7 +187,16 @@ class RecordEncoder:
         features = self._settings.schema.features(record, image, mapped, self._settings.features)
         payload = build_example(self._named(features))
         counted = self._counted.of(features, masks=mapped.masks)
-        return EncodedRecord(payload, images, source_bytes, mapped, counted, annotations, self._is_as_listed)
+        return EncodedRecord(
+            payload, images, source_bytes, mapped, counted, annotations, self._is_as_listed, hashes
+        )
+
+    def hashed(self, record: ImageRecord, encoded: EncodedRecord) -> HashedImage | None:
+        """The image of an encoded record, for a search of duplicates; None if it has none."""
+        if encoded.hashes is None:
+            return None
+        labels = label_texts(record, self._settings.features.labels)
+        return HashedImage(record.key, labels, *encoded.hashes)
 
     def build(self, record: ImageRecord, image: StoredImage | None) -> bytes:
         """The Example of a record whose image is stored. Raises BadInput if its annotations do not fit."""

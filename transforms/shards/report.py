@@ -105,7 +105,7 @@ class ShardFile(msgspec.Struct, frozen=True):
         path: of the TFRecord file; `size` and `sha256` are of this file.
         failures_path: of the failed records, as lines of failures.jsonl; None where there are none.
         lineage_path: of the rows of its lineage, in a finished shard after a header (see `reuse`); None
-            where there are no versions.
+            where there are neither versions nor images.
         lineage_sha256: empty for a part.
     """
 
@@ -146,7 +146,7 @@ class ShardReport(msgspec.Struct, frozen=True):
     is_unchanged: bool = False
 
 
-_FORMAT_VERSION = 8
+_FORMAT_VERSION = 9
 
 
 class _Stored(msgspec.Struct):

@@ -1,7 +1,7 @@
-"""Reuse of the previous version, by the lineage of its shards: what each record was made from.
+"""Lineage of shards: what each record was made from, for the next version, and for a search of duplicates.
 
-Lineage is a gzipped TFRecord file for each shard, whose records are msgpack: a header, then a row for each
-record of the shard, in the same order.
+Lineage is a gzipped TFRecord file for each shard, whose records are msgpack: a header, then lists of rows, a
+row for each record of the shard, in the same order.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from recordmill.transforms.examples.framing import (
 from recordmill.transforms.examples.tfrecord import RecordWriter
 from recordmill.transforms.images.tensor import varint
 from recordmill.transforms.records import Failure, ImageRecord, Mapped, StoredImage
+from recordmill.transforms.shards.duplicates import HashedImage
 from recordmill.transforms.shards.previous import PreviousVersion, ShardPaths
 from recordmill.transforms.shards.references import reference_record, source_fingerprint
 from recordmill.transforms.shards.report import Checkpoint, ShardFile, ShardReport, WriteStats
@@ -36,10 +37,11 @@ from recordmill.transforms.shards.statistics import Counted, decode_counter, in_
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import open_named, read_bytes, status_of, write_file
 
-_FORMAT_VERSION = 3
-_LEVEL = 5
+_FORMAT_VERSION = 4
+_LEVEL = 1
 _READ_BYTES = 1 << 20
 _HEAD_BYTES = 64
+_ROWS_AT_ONCE = 1024
 # Of `value` of a `BytesList`: field 1, with a length.
 _BYTES_VALUE = b"\x0a"
 
@@ -63,6 +65,7 @@ class EncodedRecord:
         counted: classes and boxes in its features.
         annotations: fingerprint of the inputs of its masks; empty if it has none.
         is_as_listed: whether its files are unchanged since they were listed.
+        hashes: of its image, `content` and `decoded` of `HashedImage`; None without one, and for a sequence.
     """
 
     payload: bytes
@@ -72,6 +75,7 @@ class EncodedRecord:
     counted: Counted = Counted()
     annotations: str = ""
     is_as_listed: bool = True
+    hashes: tuple[bytes, bytes] | None = None
 
 
 class LineageHeader(msgspec.Struct, frozen=True):
@@ -94,14 +98,24 @@ class LineageHeader(msgspec.Struct, frozen=True):
     format_version: int = _FORMAT_VERSION
 
 
-class Row(msgspec.Struct, array_like=True, frozen=True):
+class HashedRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The start of a row, for a search of duplicates; all of it if the dataset has no versions.
+
+    Attributes:
+        hashed: the image of the record; None without one, and for a sequence.
+    """
+
+    hashed: HashedImage | None
+
+
+class Row(HashedRow, array_like=True, frozen=True, gc=False):
     """One record.
 
     Attributes:
         sort_key: the order of records in the shard: their hash in hex, or with `--order=key` their key.
         source: fingerprint of the inputs of its images; empty if nothing can be reused.
         size: bytes of its payload.
-        checksum: of its payload, as the frame has it.
+        checksum: of its payload, as the frame has it; 0 if nothing can be reused.
         source_bytes: of its images in the source.
         images: the location of each in the payload, and the image without its bytes.
         annotations: fingerprint of the inputs of its masks; empty if it has none.
@@ -130,11 +144,15 @@ class Row(msgspec.Struct, array_like=True, frozen=True):
         images = tuple(dataclasses.replace(image, data=part(span)) for span, image in self.images)
         masks = {name: part(span) for name, span in self.masks.items()}
         mapped = Mapped((), masks, tuple(map(part, self.object_masks)))
-        return EncodedRecord(b"", images, self.source_bytes, mapped, annotations=self.annotations)
+        hashes = None if self.hashed is None else (self.hashed.content, self.hashed.decoded)
+        return EncodedRecord(
+            b"", images, self.source_bytes, mapped, annotations=self.annotations, hashes=hashes
+        )
 
 
 _headers = msgspec.msgpack.Decoder(LineageHeader, dec_hook=decode_counter)
-_rows = msgspec.msgpack.Decoder(Row)
+_rows = msgspec.msgpack.Decoder(list[Row])
+_hashed_rows = msgspec.msgpack.Decoder(list[HashedRow])
 
 
 class Spans:
@@ -170,19 +188,43 @@ class Spans:
         return -1
 
 
-def row_bytes(sort_key: str, source: str, record: EncodedRecord) -> bytes:
+def row_of(hashed: HashedImage | None, sort_key: str, source: str, record: EncodedRecord) -> Row:
     """The row of a record that has been written, whatever its position in the file."""
     payload = record.payload
-    row = Row(sort_key, source, len(payload), masked_crc32c(payload), record.source_bytes)
+    checksum = masked_crc32c(payload) if source else 0
+    row = Row(hashed, sort_key, source, len(payload), checksum, record.source_bytes)
     if source:
         spans = Spans(payload)
-        images = [(spans.of(image.data), dataclasses.replace(image, data=b"")) for image in record.images]
+        images = [(spans.of(image.data), _without_data(image)) for image in record.images]
         row = replace(row, images=images)
         if record.annotations:
             masks = {name: spans.of(mask) for name, mask in record.mapped.masks.items()}
             object_masks = [spans.of(mask) for mask in record.mapped.object_masks]
             row = replace(row, annotations=record.annotations, masks=masks, object_masks=object_masks)
-    return msgspec.msgpack.encode(row)
+    return row
+
+
+class RowWriter:
+    """Writes rows to a TFRecord file, many in one of its records; closes nothing."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._writer = RecordWriter(file)
+        self._rows: list[HashedRow] = []
+
+    def write(self, row: HashedRow) -> None:
+        self._rows.append(row)
+        if len(self._rows) == _ROWS_AT_ONCE:
+            self.finish()
+
+    def finish(self) -> None:
+        """Writes the rows that are left."""
+        if self._rows:
+            self._writer.write(msgspec.msgpack.encode(self._rows))
+            self._rows.clear()
+
+
+def _without_data(image: StoredImage) -> StoredImage:
+    return dataclasses.replace(image, data=b"", decoded_hash=b"")
 
 
 def header_of(
@@ -197,7 +239,7 @@ def header_of(
 def write_lineage(path: str, header: LineageHeader, rows: str) -> str:
     """Writes a file of lineage on this machine; returns its SHA-256, in hex.
 
-    `rows` is the path of a TFRecord file of rows, as `row_bytes` makes them.
+    `rows` is the path of the file of a `RowWriter`.
     """
     with (
         open(path, "wb") as file,
@@ -213,7 +255,7 @@ class Lineage(NamedTuple):
     """The lineage of a shard.
 
     Attributes:
-        packed_rows: the rows, in order, as msgpack; read lazily. Raises DamagedLineageError.
+        packed_rows: lists of rows, in order, as msgpack; read lazily. Raises DamagedLineageError.
     """
 
     header: LineageHeader
@@ -224,9 +266,15 @@ class Lineage(NamedTuple):
         """Each row, and the offset of its record's frame in the shard. Raises DamagedLineageError."""
         offset = 0
         for packed in self.packed_rows:
-            row = _rows.decode(packed)
-            yield offset, row
-            offset += row.size + FRAME_BYTES
+            for row in _rows.decode(packed):
+                yield offset, row
+                offset += row.size + FRAME_BYTES
+
+    def images(self) -> Iterator[HashedImage | None]:
+        """The image of each row. Raises DamagedLineageError."""
+        for packed in self.packed_rows:
+            for row in _hashed_rows.decode(packed):
+                yield row.hashed
 
 
 def read_lineage(path: str) -> Lineage:

@@ -15,10 +15,18 @@ import msgspec
 
 from recordmill.transforms.examples.tfrecord import RecordWriter, index_lines
 from recordmill.transforms.records import BadInput, Failure
+from recordmill.transforms.shards.duplicates import HashedImage
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.references import is_versioned, reference_record, source_fingerprint
 from recordmill.transforms.shards.report import Checkpoint, ShardFile, WriteStats, merged
-from recordmill.transforms.shards.reuse import PreviousRecords, header_of, row_bytes, write_lineage
+from recordmill.transforms.shards.reuse import (
+    HashedRow,
+    PreviousRecords,
+    RowWriter,
+    header_of,
+    row_of,
+    write_lineage,
+)
 from recordmill.transforms.storage.faults import naming_faults
 from recordmill.transforms.storage.file_system import Status, file_system
 from recordmill.transforms.storage.files import write_file
@@ -92,28 +100,34 @@ class PartTask(_RecordsTask[ShardFile]):
         path: of its files, without ending.
         checkpoint: of the shard; None for a part of one.
         previous: records of the previous version; None if the dataset has no versions.
+        has_images: whether records have images, which are searched for duplicates.
     """
 
     path: str
     checkpoint: Checkpoint | None = None
     previous: PreviousRecords | None = None
+    has_images: bool = False
+
+    @property
+    def _has_lineage(self) -> bool:
+        return self.has_images or self.previous is not None
 
     def run(self, encoder: RecordEncoder) -> ShardFile:
         with naming_faults(self.path):
-            part = write_part(self.references, self.path, encoder, self.previous)
+            part = write_part(self.references, self.path, encoder, self.previous, self.has_images)
             return _finished(part, self.checkpoint, encoder.worker)
 
     def lost(self, error: BadInput) -> ShardFile:
         with naming_faults(self.path):
             failure, stats = self._failure(error)
-            empty = write_empty(self.path, has_lineage=self.previous is not None)
+            empty = write_empty(self.path, has_lineage=self._has_lineage)
             failures_path = _write_failures([failure.to_json()], self.path)
             file = msgspec.structs.replace(empty, failures_path=failures_path, stats=stats)
             return _finished(file, self.checkpoint)
 
     def split(self, start: int, end: int) -> PartTask:
         path = f"{self.path}-part{start:05d}-{end:05d}"
-        return PartTask(self.references[start:end], path, previous=self.previous)
+        return PartTask(self.references[start:end], path, None, self.previous, self.has_images)
 
     def join(self, results: Sequence[ShardFile]) -> ShardFile:
         with naming_faults(self.path):
@@ -126,12 +140,16 @@ class PartTask(_RecordsTask[ShardFile]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """Encoded records, in order, without those that failed; `payloads` are empty if only sizes are needed."""
+    """Encoded records, in order, without those that failed, and their images for a search of duplicates.
+
+    `payloads` and `hashed` are empty if only sizes are needed.
+    """
 
     payloads: list[bytes]
     payload_bytes: int
     stats: WriteStats
     failures: list[Failure]
+    hashed: list[HashedImage] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -144,10 +162,12 @@ class EncodeTask(_RecordsTask[EncodedBatch]):
         batch = EncodedBatch([], 0, WriteStats(), [])
         size = 0
         with naming_faults("an image"):
-            for _, _, encoded in encoder.encode_all(self.references, batch.stats, batch.failures):
+            for _, record, encoded in encoder.encode_all(self.references, batch.stats, batch.failures):
                 size += len(encoded.payload)
                 if not self.sizes_only:
                     batch.payloads.append(encoded.payload)
+                    if (hashed := encoder.hashed(record, encoded)) is not None:
+                        batch.hashed.append(hashed)
         return dataclasses.replace(batch, payload_bytes=size)
 
     def lost(self, error: BadInput) -> EncodedBatch:
@@ -163,6 +183,7 @@ class EncodeTask(_RecordsTask[EncodedBatch]):
             sum(batch.payload_bytes for batch in results),
             merged([batch.stats for batch in results]),
             [failure for batch in results for failure in batch.failures],
+            [image for batch in results for image in batch.hashed],
         )
 
 
@@ -205,28 +226,36 @@ def write_part(
     path: str,
     encoder: RecordEncoder,
     previous: PreviousRecords | None = None,
+    has_images: bool = False,
 ) -> ShardFile:
     """Encodes `references`, in their order, into `path`.tfrecord, with index and failures next to it.
 
-    With `previous`, each record also writes a row of lineage.
+    With `previous` or `has_images`, each record also writes a row of lineage.
     """
+    has_lineage = has_images or previous is not None
     stats = WriteStats()
     failures: list[Failure] = []
     with contextlib.ExitStack() as stack:
         writer = RecordWriter(stack.enter_context(open(f"{path}.tfrecord", "wb", buffering=_WRITE_BYTES)))
         rows = None
-        if previous is not None:
-            rows = RecordWriter(stack.enter_context(open(f"{path}.rows", "wb", buffering=_WRITE_BYTES)))
+        if has_lineage:
+            rows = RowWriter(stack.enter_context(open(f"{path}.rows", "wb", buffering=_WRITE_BYTES)))
         for number, record, encoded in encoder.encode_all(references, stats, failures, previous):
             writer.write(encoded.payload)
-            if rows is not None and previous is not None:
-                source = source_fingerprint(record) if encoded.is_as_listed else ""
-                rows.write(row_bytes(previous.sort_key(references[number], record), source, encoded))
+            if rows is not None:
+                row = HashedRow(encoder.hashed(record, encoded))
+                if previous is not None:
+                    sort_key = previous.sort_key(references[number], record)
+                    source = source_fingerprint(record) if encoded.is_as_listed else ""
+                    row = row_of(row.hashed, sort_key, source, encoded)
+                rows.write(row)
             stats.unversioned += not (encoded.is_as_listed and is_versioned(record))
+        if rows is not None:
+            rows.finish()
     with open(f"{path}.idx", "w", encoding="ascii") as index:
         index.writelines(index_lines(writer.lengths))
     failures_path = _write_failures([failure.to_json() for failure in failures], path)
-    lineage = None if previous is None else f"{path}.rows"
+    lineage = f"{path}.rows" if has_lineage else None
     return _shard_file(path, failures_path, writer.bytes_written, writer.sha256, stats, lineage)
 
 

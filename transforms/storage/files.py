@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ from recordmill.transforms.storage.faults import naming_faults
 from recordmill.transforms.storage.file_system import Entry, Status, file_system
 
 _T = TypeVar("_T")
+_LONGEST_LINE = 1 << 20
 
 UNFINISHED = re.compile(r"\.[0-9a-f]{12}\.part$")
 """The end of the name of an unfinished file."""
@@ -161,3 +162,12 @@ def is_unfinished(path: str, name: str, start: str) -> bool:
     with open_named(path) as file:
         begun = file.read(len(start.encode()))
     return start.encode().startswith(begun)
+
+
+def short_lines(file: BinaryIO) -> Iterator[bytes]:
+    """Lines of a file, without those of more than 1 MiB, which are too long to be shown."""
+    is_complete = True
+    while line := file.readline(_LONGEST_LINE):
+        was_complete, is_complete = is_complete, len(line) < _LONGEST_LINE or line.endswith(b"\n")
+        if was_complete and is_complete:
+            yield line

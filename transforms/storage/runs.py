@@ -46,7 +46,7 @@ _OLD_CHECKPOINT = ".state.json"
 # Names of the folders of runs, and of their contents.
 _RUN = re.compile(r"[0-9a-f]{16}")
 _OUR_NAMES = re.compile(
-    r"scratch|shards|sample\.json|failures\.jsonl|publishing\.json|metadata\.json|run\.json|tfrecord-.*|.+\.\w+\.part",
+    r"scratch|shards|sample\.json|failures\.jsonl|duplicates\.jsonl|publishing\.json|metadata\.json|run\.json|tfrecord-.*|.+\.\w+\.part",
     re.DOTALL,
 )
 _OUR_SHARDS = re.compile(

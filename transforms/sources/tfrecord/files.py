@@ -32,7 +32,7 @@ _NAME = re.compile(
 _NEXT_TO_FILE = (MANIFEST, "label_map.pbtxt", "image.class.label.labels.txt", "label.labels.txt")
 # Features of TFDS that may have a label file, the likeliest first.
 _LABELS_TXT = ("image.class.label", "label", "labels", "class", "image.object.class.label", "image.label")
-_METADATA = (MANIFEST, "features.json", "dataset_info.json", "failures.jsonl")
+_METADATA = (MANIFEST, "features.json", "dataset_info.json", "failures.jsonl", "duplicates.jsonl")
 _MOST_BYTES = 64 << 20
 
 
