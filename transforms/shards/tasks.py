@@ -45,8 +45,11 @@ def encoder_pool(
 ) -> ProcessExecutor[RecordEncoder]:
     """Processes that encode records by `settings`; the other arguments as in `ProcessExecutor`."""
     if item_seconds is None:
-        item_seconds = ITEM_SECONDS * (SLOW_FACTOR if settings.policy.is_slow else 1)
-    return ProcessExecutor(functools.partial(RecordEncoder, settings), progress, workers, item_seconds, tries)
+        item_seconds = ITEM_SECONDS * (SLOW_FACTOR if settings.is_slow else 1)
+    function = settings.map_image.label if settings.map_image is not None else ""
+    return ProcessExecutor(
+        functools.partial(RecordEncoder, settings), progress, workers, item_seconds, tries, function
+    )
 
 
 def part_count(records: int, shard: int, num_shards: int, workers: int) -> int:
@@ -220,7 +223,8 @@ def write_part(
         for number, record, encoded in encoder.encode_all(references, stats, failures, previous):
             writer.write(encoded.payload)
             if rows is not None and previous is not None:
-                source = source_fingerprint(record) if encoded.is_as_listed else ""
+                can_reuse = encoded.is_as_listed and encoder.makes_one
+                source = source_fingerprint(record) if can_reuse else ""
                 rows.write(row_bytes(previous.sort_key(references[number], record), source, encoded))
             stats.unversioned += not (encoded.is_as_listed and is_versioned(record))
     with open(f"{path}.idx", "w", encoding="ascii") as index:
