@@ -30,6 +30,7 @@ setup(
     },
     install_requires=[
         "apache-beam>=2.77,<2.78",
+        "cloudpickle>=3.1,<4",  # --map_image: functions with their code
         "defusedxml>=0.7.1,<1",  # annotations in XML, without entities
         "google-cloud-storage>=3.1,<4",
         "google-crc32c>=1.6,<2",  # checksums of the records, in C

@@ -65,6 +65,7 @@ _STAGES = {
     "load": "Reading the bytes of an image.",
     "decode": "Decoding the image.",
     "encode": "Encoding the image or its masks.",
+    "map": "Running the function of `--map_image`.",
     "build": "Building the features of the record.",
 }
 # Reasons that are not constants of the code, by the stage in which they may appear.

@@ -113,6 +113,9 @@ REMEDIES = {
     "label without a name": "The id is outside the names of the ClassLabel.",
     "labels that nobody has verified are not taken": "Open Images: only verified labels are read.",
     "labels without images": "No array or IDX file of images has this name.",
+    "left out by map_image": (
+        "The function of `--map_image` returned None, a text or no sample. The detail has the text."
+    ),
     "listed and not there": "A list in `ImageSets/` names an image with neither file nor annotation.",
     "listed image that is not there and has no annotation": "The list of images names it. Nothing is lost.",
     "lists of different lengths": (
@@ -120,6 +123,15 @@ REMEDIES = {
     ),
     "lists of objects differ in length": "Each list in `objects` needs one value for each box.",
     "loop of symbolic links": "The link leads to a folder above it. Its files are read once.",
+    "map_image crashes": "The function of `--map_image` ends its process on this image. It was tried twice.",
+    "map_image hangs": "The function of `--map_image` does not return in ten minutes. It was tried twice.",
+    "map_image raised an exception": (
+        "The detail names the function of `--map_image` and its exception. The log has one traceback of each."
+    ),
+    "map_image takes too long": (
+        "The function of `--map_image` needs more processor time than an image of this size may take: 100 "
+        "seconds, and 2.5 for each megapixel."
+    ),
     "mask is not lossless": "JPEG changes class ids. Save the mask as PNG.",
     "mask not found": "The annotation names a mask that does not exist. Check the path.",
     "mask of another size than its image": "Scale the mask to the image without interpolation.",
@@ -249,4 +261,8 @@ REMEDIES = {
     "visibility of a keypoint is not a number": "Correct the feature.",
     "wrong number of bytes": "The bytes do not fit the shape of the pixels.",
     "wrong number of cells": "The row has more or fewer cells than the header.",
+    "wrong result of map_image": (
+        "The function of `--map_image` returned something that is no sample, or that cannot be stored. The "
+        "detail says what is right."
+    ),
 }

@@ -43,7 +43,8 @@ def print_result(manifest_path: str) -> None:
     table.add_row("schema", manifest["config"]["schema"])
     _add_facts(table, class_texts(manifest.get("classes", {}), len(manifest["labels"])))
     table.add_row("read", f"{counts['read']:,}")
-    table.add_row("written", f"{counts['written']:,}")
+    added = f" ({counts['added']:,} added by --map_image)" if counts.get("added") else ""
+    table.add_row("written", f"{counts['written']:,}{added}")
     _add_reasons(table, "failed", counts["failed"], manifest["reasons"]["failed"])
     _add_reasons(table, "skipped", counts["skipped"], manifest["reasons"]["skipped"])
     if manifest["actions"]:

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from recordmill.pipelines.input import DatasetInfo, dataset_info, load_dataset
+    from recordmill.transforms.annotations.sample import Sample
     from recordmill.transforms.config import DatasetConfig
     from recordmill.transforms.images.policy import ImagePolicy
+    from recordmill.transforms.map_image import MapImage
     from recordmill.transforms.read import ReadSource
     from recordmill.transforms.records import (
         AnnotatedObject,
@@ -54,10 +56,12 @@ __all__ = [
     "ImageRecord",
     "ImageRef",
     "JobError",
+    "MapImage",
     "MaskImage",
     "Part",
     "ReadSource",
     "Rle",
+    "Sample",
     "Segment",
     "SourceConfig",
     "Steps",
@@ -73,7 +77,9 @@ _MODULES = {
     "DatasetConfig": "transforms.config",
     "DatasetInfo": "pipelines.input",
     "ImagePolicy": "transforms.images.policy",
+    "MapImage": "transforms.map_image",
     "ReadSource": "transforms.read",
+    "Sample": "transforms.annotations.sample",
     "SourceConfig": "transforms.sources.config",
     "WriteDataset": "transforms.write",
     "dataset_info": "pipelines.input",

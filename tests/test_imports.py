@@ -12,6 +12,7 @@ ALLOWED = {
     "transforms.flag_values": (),
     "transforms.records": ("transforms.flags",),
     "transforms.internal_errors": ("transforms.records",),
+    "transforms.map_image": ("transforms.records",),
     "transforms.storage": ("transforms.records", "transforms.flags", "transforms.storage"),
     "transforms.images": (
         "transforms.flags",
@@ -42,10 +43,12 @@ ALLOWED = {
         "transforms.flag_values",
         "transforms.records",
         "transforms.images.policy",
+        "transforms.map_image",
         "transforms.examples",
     ),
     "transforms.shards": (
         "transforms.internal_errors",
+        "transforms.map_image",
         "transforms.records",
         "transforms.config",
         "transforms.storage",
@@ -106,6 +109,7 @@ WITHOUT_BEAM = (
     "transforms.flags",
     "transforms.flag_values",
     "transforms.config",
+    "transforms.map_image",
     "transforms.storage",
     "transforms.images",
     "transforms.annotations",

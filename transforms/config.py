@@ -14,6 +14,7 @@ from recordmill.transforms.examples.mask_values import check_mask_values, with_i
 from recordmill.transforms.flag_values import PAIRS, fractions, names, renames, shard_counts, size
 from recordmill.transforms.flags import check_values, declares_flags, flag, naming_parameters, setting
 from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.map_image import MapImage
 from recordmill.transforms.records import BOXES, SPLIT_NAME
 
 MIB = 1 << 20
@@ -49,6 +50,17 @@ class DatasetConfig:
         "dropped with clip and drop, and fail the record with fail",
         "records",
         values=BOXES,
+    )
+    map_image: MapImage | None = flag(
+        None,
+        "a Python function that changes each image and its annotations before they are stored, leaves it "
+        "out, or makes several records of it; in a module of the current folder, or an installed one; the "
+        "version identifies it instead of its source",
+        "records",
+        parse=MapImage.parse,
+        metavar="MODULE:FUNCTION[@VERSION]",
+        pattern=r"[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_.]*(@[A-Za-z0-9_.-]+)?",
+        only_if_set=True,
     )
     label_names: tuple[str, ...] | None = flag(
         None,
@@ -234,6 +246,9 @@ class DatasetConfig:
     def __post_init__(self) -> None:
         check_values(self)
         self._join_mask_values()
+        if self.map_image is not None and not isinstance(self.map_image, MapImage):
+            raise ValueError(f"map_image is {self.map_image!r}; it may be MapImage.of(function)")
+        self.policy.check_effects(self.policy.changed, self.map_image is not None)
         _check_splits(self.splits)
         _check_num_shards(self.num_shards)
         if (self.group_by or self.group_pattern) and not self.splits:
@@ -297,7 +312,10 @@ class DatasetConfig:
         """The fields that determine the bytes, as in manifest.json."""
         fields = dataclasses.asdict(self)
         own = [one.name for one in _in_manifest() if fields[one.name] or not one.metadata["flag"].only_if_set]
-        return {**{name: fields[name] for name in own}, **fields["policy"]}
+        shown = {name: fields[name] for name in own}
+        if self.map_image is not None:
+            shown["map_image"] = str(self.map_image)
+        return {**shown, **fields["policy"]}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> DatasetConfig:
@@ -317,6 +335,8 @@ class DatasetConfig:
         policy = ImagePolicy(**{name: value for name, value in values.items() if name in of_images})
         if values.get("label_classes") is not None:
             values["label_classes"] = {int(number): name for number, name in values["label_classes"].items()}
+        if values.get("map_image") is not None:
+            values["map_image"] = MapImage.named(values["map_image"])
         return cls(policy=policy, **{name: value for name, value in values.items() if name in own})
 
     def digest(self, codecs: Mapping[str, str], source: Mapping[str, object] | None = None) -> str:

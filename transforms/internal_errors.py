@@ -35,21 +35,26 @@ def internal_errors(stage: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # Pillow's own errors have no number
-        text = _printable("".join(traceback.format_exception(error)), _LONGEST_TRACEBACK)
-        log_once(f"{type(error).__name__} in {_origin(error)}", text)
-        detail = _printable(text.rstrip().rpartition("\n")[2].partition(": ")[2], _LONGEST_DETAIL)
+        detail = logged(error, "an internal error failed a record; please report it")
         raise BadInput(stage, f"{INTERNAL_ERROR}: {type(error).__name__}", detail) from error
 
 
+def logged(error: Exception, headline: str) -> str:
+    """Logs the traceback of an exception below `headline`; returns its message."""
+    text = _printable("".join(traceback.format_exception(error)), _LONGEST_TRACEBACK)
+    log_once(f"{type(error).__name__} in {_origin(error)}", f"{headline}\n{text}")
+    return _printable(text.rstrip().rpartition("\n")[2].partition(": ")[2], _LONGEST_DETAIL)
+
+
 def log_once(origin: str, text: str) -> None:
-    """Logs a traceback, or sends it to the receiver, once for each `origin`: class, file and line."""
+    """Logs a text, or sends it to the receiver, once for each `origin`: class, file and line."""
     if origin in _logged:
         return
     _logged.add(origin)
     if _receiver is not None:
         _receiver(origin, text)
     else:
-        _LOGGER.error("an internal error failed a record; please report it\n%s", text.rstrip())
+        _LOGGER.error("%s", text.rstrip())
 
 
 def send_to(receiver: Callable[[str, str], None]) -> None:

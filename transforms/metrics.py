@@ -36,8 +36,12 @@ def count_written(stats: WriteStats, size: int) -> None:
         count(f"actions/{action}", times)
     for name, times in [*stats.annotations.items(), *stats.notes.items()]:
         count(f"annotations/{name}", times)
+    if stats.added:
+        count("added", stats.added)
     for (stage, reason), times in stats.failed.items():
         count(f"failed/{stage}/{reason}", times)
+    for (stage, reason), times in stats.skipped.items():
+        count(f"skipped/{stage}/{reason}", times)
 
 
 def count_left_out(failure: Failure) -> None:

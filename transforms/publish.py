@@ -409,7 +409,7 @@ def reencoded_crops(
         return
     with _worker() as pool:
         for reference, key in remembered[:MOST_REENCODED]:
-            found = pool.submit(ChangeTask(reference, settings.policy)).result()
+            found = pool.submit(ChangeTask(reference, key, settings)).result()
             if isinstance(found, BadInput):
                 _LOGGER.info("no picture of %r before and after its encoding: %s", key, found.detail)
             elif found is not None:

@@ -26,7 +26,8 @@ class BadInput(Exception):
     """An input that cannot go into the dataset: the only error that becomes a failed record.
 
     Args:
-        stage: the step that failed: `list`, `manifest`, `annotations`, `load`, `decode`, `encode` or `build`.
+        stage: the step that failed: `list`, `manifest`, `annotations`, `load`, `decode`, `map`,
+            `encode` or `build`.
         reason: a short sentence, the same for all inputs with the same fault. Failures are counted by it.
         detail: the values of this input, and the remedy if there is one.
         key: the record's key. Code that has only the bytes leaves it empty, and its caller sets it.

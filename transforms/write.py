@@ -6,16 +6,19 @@ with beam.Pipeline() as p:
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import apache_beam as beam
 
+from recordmill.transforms.annotations.sample import Sample
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.duplicates import FindDuplicates, images_of_shard
 from recordmill.transforms.flags import naming_parameters
+from recordmill.transforms.map_image import MapImage
 from recordmill.transforms.plan import PlanDataset
 from recordmill.transforms.publish import Publish, Written
 from recordmill.transforms.records import ClassNames, Failure, ImageRecord
@@ -43,6 +46,8 @@ class WriteDataset(beam.PTransform):
         source: settings of the source for the manifest, such as `kind` and `input`.
         job: name of the job, for the manifest.
         source_reason: reason for the choice of the source, for the manifest.
+        map_image: a function from a `Sample` to one `Sample`, several, or None to leave the image out; a
+            short form of `DatasetConfig(map_image=MapImage.of(function))`.
 
     Attributes:
         run: the folders of the job. A source may unpack files into `run.scratch`, which the job removes.
@@ -56,9 +61,12 @@ class WriteDataset(beam.PTransform):
         source: Mapping[str, object] | None = None,
         job: str = "",
         source_reason: str = "",
+        map_image: Callable[[Sample], object] | None = None,
     ) -> None:
         super().__init__()
         check_path(output)
+        if map_image is not None:
+            config = dataclasses.replace(config, map_image=MapImage.of(map_image))
         self._config = config
         self._source = dict(source or {"kind": "pcollection", "input": ""})
         self._job = job

@@ -176,7 +176,7 @@ def _image_policy(args: argparse.Namespace) -> ImagePolicy:
     if "image_format" not in args.given and args.schema == "plain":
         image_format = "raw"  # in the tutorials that introduced the name image_raw, it is pixels
     policy = from_flags(ImagePolicy, args, image_format=image_format)
-    policy.check_effects(args.given)
+    policy.check_effects(args.given, args.map_image is not None)
     return policy
 
 

@@ -159,6 +159,11 @@ def _source(args: argparse.Namespace, path: str) -> tuple[SourceConfig, DatasetC
             f"--input is given, and the records of PATH, {args.path!r}, have no key that "
             f"identifies their source: the schema {found.manifest['config']['schema']!r} stores none"
         )
+    if (function := found.manifest["config"].get("map_image")) is not None:
+        raise ValueError(
+            f"--input is given, and the dataset was made with --map_image={function}: its records hold what "
+            "the function made of the source, which cannot be compared; leave --input out"
+        )
     converted = source_of_manifest(found.manifest)
     source = dataclasses.replace(
         converted,

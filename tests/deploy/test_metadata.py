@@ -78,6 +78,7 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
     "exif": (["apply", "ignore"], ["strip"]),
     "schema": (["auto", "classification", "imagenet", "detection,segmentation"], ["Coco", "a,", ""]),
     "boxes": (["clip", "drop", "fail"], ["keep"]),
+    "map_image": (["textwrap:dedent", "textwrap:dedent@1.2"], ["textwrap", "textwrap:", "a b:c", "a:b@", ""]),
     "rename": (["image/encoded=jpeg", "a=b,c=d"], ["a", "a=", "=b", "a=b,", "a=b=c"]),
     "splits": (
         ["train=0.9,val=0.1", "all=1", "train=1.0", "a=.5,b=.5"],
@@ -216,6 +217,7 @@ EVERYWHERE = {
     "schema": "classification",
     "rename": "image/encoded=jpeg,image/class/label=y",
     "boxes": "drop",
+    "map_image": "textwrap:dedent",
     "name": "pets",
     "max_failure_ratio": "0.05",
     "strict": "false",

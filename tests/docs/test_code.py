@@ -25,7 +25,7 @@ from tests.docs.pages import PAGES, ROOT, Block, arguments, blocks, commands, pr
 
 BY_NAME = {command.name: command for command in COMMANDS}
 # Pages whose code has tests of its own.
-_OTHERS = ("CONTRIBUTING.md", "docs/recipes.md", "docs/reference/sources.md")
+_OTHERS = ("CONTRIBUTING.md", "docs/guides/map-image.md", "docs/recipes.md", "docs/reference/sources.md")
 # What makes the first runs of a page quick and quiet.
 _FLAGS = {"convert": ["--progress=none"], "sweep": ["--progress=none"], "verify": ["--quiet"]}
 # Commands of a page that is run by `make test` too.

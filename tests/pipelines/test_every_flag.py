@@ -55,6 +55,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "schema": ("imagenet",),
     "rename": ("image/format=f",),
     "boxes": ("drop",),
+    "map_image": ("textwrap:dedent",),
     "label_file": ("names.txt",),
     "label_offset": ("3",),
     "mask_values": ("1=2", *MASKS),

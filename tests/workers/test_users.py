@@ -1,5 +1,6 @@
 """An unexpected exception in the image code costs one image, whatever the task; its traceback is logged."""
 
+import dataclasses
 import functools
 import importlib
 import io
@@ -170,7 +171,8 @@ def test_sweep(references: list[bytes], settings: RecordSettings) -> None:
     assert ran(crop, worker_itself, "images.similarity", "opened") == []
 
 
-def test_report(references: list[bytes]) -> None:
-    task = ChangeTask(references[2], ImagePolicy("jpeg", reencode="always"))
-    found = ran(task, worker_itself, "images.similarity", "opened")
+def test_report(references: list[bytes], settings: RecordSettings) -> None:
+    settings = dataclasses.replace(settings, policy=ImagePolicy("jpeg", reencode="always"))
+    task = ChangeTask(references[2], "2.jpg", settings)
+    found = ran(task, worker_itself, "images.opened", "opened")
     assert isinstance(found, BadInput) and str(found) == f"encode: {RAISED} (injected)"

@@ -81,9 +81,7 @@ class MaskBuilder:
         mask = self.annotations.masks.get("panoptic")
         if mask is None:
             raise BadInput("annotations", "no panoptic mask", "the schema stores one of each image")
-        codes = read_colors(mask.image, self.read, with_gray=False)
-        # In the PNG red is the least significant.
-        codes = codes >> 16 | codes & 0xFF00 | (codes & 0xFF) << 16
+        codes = segment_ids(mask, self.read)
         segments = mask.segments
         classes = self._ids_of(one.label for one in segments)
         numbers = [
@@ -100,11 +98,8 @@ class MaskBuilder:
     def _class_ids(self, mask: MaskImage) -> Array:
         """The stored ids of a mask of classes, in the source's pixels."""
         if mask.colors:
-            codes = read_colors(mask.image, self.read)
-            colors = [color for color, _ in mask.colors]
             ids = [self._stored_id(value) for _, value in mask.colors]
-            at = _looked_up(codes, colors, _NO_COLOR, lambda code, x, y: f"#{code:06x} at {x},{y}")
-            return _narrow(_checked(ids, mapped=True))[at]
+            return _narrow(_checked(ids, mapped=True))[_colors_at(mask, self.read)]
         values = read_ids(mask.image, self.read)
         present = np.flatnonzero(np.bincount(values.ravel())).tolist()
         table = np.zeros(present[-1] + 1, np.int64)
@@ -136,6 +131,35 @@ class MaskBuilder:
     def _moved(self, pixels: Array, fill: int) -> Array:
         height, width = pixels.shape
         return moved_mask(self.frame.geometry_of((height, width)), pixels, fill)
+
+
+def class_values(mask: MaskImage, read: Read) -> Array:
+    """The class of each pixel of a mask of classes, as the source numbers them: uint8 or uint16.
+
+    Raises:
+        BadInput: it cannot be read, or has a colour of no class.
+    """
+    if not mask.colors:
+        return read_ids(mask.image, read)
+    return _narrow(_checked([value for _, value in mask.colors], mapped=True))[_colors_at(mask, read)]
+
+
+def segment_ids(mask: MaskImage, read: Read) -> Array:
+    """The id of the segment at each pixel of a panoptic mask, uint32.
+
+    Raises:
+        BadInput: it cannot be read, or is not in colour.
+    """
+    codes = read_colors(mask.image, read, with_gray=False)
+    # In the PNG red is the least significant.
+    ids: Array = codes >> 16 | codes & 0xFF00 | (codes & 0xFF) << 16
+    return ids
+
+
+def _colors_at(mask: MaskImage, read: Read) -> Array:
+    """The index, in the table of colours, of the colour at each pixel."""
+    codes, colors = read_colors(mask.image, read), [color for color, _ in mask.colors]
+    return _looked_up(codes, colors, _NO_COLOR, lambda code, x, y: f"#{code:06x} at {x},{y}")
 
 
 def _looked_up(codes: Array, keys: list[int], reason: str, describe: Callable[[int, int, int], str]) -> Array:

@@ -139,22 +139,36 @@ def polygons_mask(polygons: Polygons, height: int, width: int) -> Array:
     Raises:
         BadInput: an outline far too long for an image.
     """
+    return rle_mask(polygons_rle(polygons, height, width))
+
+
+def polygons_rle(polygons: Polygons, height: int, width: int) -> Rle:
+    """As `polygons_mask`, in run lengths."""
     from pycocotools import mask as coco
 
     # pycocotools reads four numbers as a box.
     parts: list[Any] = [list(part) for part in polygons if len(part) >= 6]
     if not parts:
-        return np.zeros((height, width), np.uint8)
+        return Rle(height, width, (height * width,))
     for part in parts:
         points = np.array(part, np.float64).reshape(-1, 2)
         if np.abs(points - np.roll(points, 1, axis=0)).max(axis=1).sum() > _LONGEST_OUTLINE:
             raise BadInput("annotations", "polygon far outside the image", f"in {width}x{height} pixels")
     merged = coco.merge(coco.frPyObjects(parts, height, width))
-    return rle_mask(Rle(height, width, merged["counts"].decode("ascii")))
+    return Rle(height, width, merged["counts"].decode("ascii"))
 
 
-def rle_mask(rle: Rle) -> Array:
-    """Run lengths as pixels: uint8 (height, width) of 0 and 1.
+def mask_rle(pixels: Array) -> Rle:
+    """The run lengths of the pixels that are not 0, as pycocotools compresses them."""
+    from pycocotools import mask as coco
+
+    packed = coco.encode(np.asfortranarray(pixels != 0, np.uint8))
+    height, width = pixels.shape
+    return Rle(height, width, packed["counts"].decode("ascii"))
+
+
+def rle_mask(rle: Rle, columns: tuple[int, int] | None = None) -> Array:
+    """Run lengths as pixels: uint8 (height, width) of 0 and 1; only `columns` from the first to the second.
 
     Raises:
         BadInput: the runs do not add up to the pixels of the mask.
@@ -167,7 +181,10 @@ def rle_mask(rle: Rle) -> Array:
         raise BadInput("annotations", _BAD_RUNS, detail)
     values = np.zeros(len(counts), np.uint8)
     values[1::2] = 1
-    pixels: Array = np.repeat(values, counts).reshape(rle.width, rle.height).T
+    first, last = columns or (0, rle.width)
+    ends = np.clip(np.cumsum(counts), first * rle.height, last * rle.height)
+    lengths = np.diff(ends, prepend=first * rle.height)
+    pixels: Array = np.repeat(values, lengths).reshape(last - first, rle.height).T
     return pixels
 
 

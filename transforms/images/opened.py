@@ -57,6 +57,34 @@ def opened_pixels(pixels: bytes, shape: tuple[int, int, int]) -> OpenedImage:
     return OpenedImage("pixels", pixels, None, 1, lambda: None, lambda: picture, height * width)
 
 
+def opened_array(pixels: Array, source: OpenedImage, exif: str, profile: bytes | None) -> OpenedImage:
+    """Pixels that were made from those of `source`, as an image of its family.
+
+    Args:
+        pixels: uint8 or uint16 (height, width, 1 to 4), upright unless `exif` is `ignore`.
+        source: the image that they were made from.
+        exif: one of `EXIF_POLICIES`.
+        profile: the ICC profile of the pixels.
+
+    Raises:
+        BadInput: there are too many pixels.
+    """
+    height, width, channels = pixels.shape
+    check_pixels(width, height, channels)
+    picture = Picture(np.ascontiguousarray(pixels))
+    return OpenedImage(
+        source.kind,
+        b"",
+        None,
+        source.orientation if exif == "ignore" else 1,
+        lambda: None,
+        lambda: picture,
+        height * width,
+        profile=profile,
+        family=source.family,
+    )
+
+
 def _open_jpeg(data: bytes) -> OpenedImage:
     header = jpeg_header.read_header(data)
     kept = None
@@ -80,6 +108,7 @@ def _open_jpeg(data: bytes) -> OpenedImage:
         header.height * header.width,
         lambda height, width: Picture(jpeg.decode_scaled(data, header, height, width)),
         inks if len(header.components) == 4 else None,
+        family="png" if kept is None else "jpeg",
     )
 
 

@@ -137,8 +137,7 @@ class ImagePolicy:
     def __post_init__(self) -> None:
         check_values(self)
         self._check_sides()
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        self.check_effects([name for name, value in defaults.items() if getattr(self, name) != value])
+        self.check_effects(self.changed, has_function=True)
 
     @property
     def resizes(self) -> bool:
@@ -166,11 +165,18 @@ class ImagePolicy:
         exceptions = self.reencode == "smaller" or self.alpha == "keep" or self.target_ssim is not None
         return self.image_format == "jpeg" and not exceptions
 
-    def check_effects(self, given: Collection[str]) -> None:
+    @property
+    def changed(self) -> list[str]:
+        """The fields that do not have their default."""
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        return [name for name, value in defaults.items() if getattr(self, name) != value]
+
+    def check_effects(self, given: Collection[str], has_function: bool) -> None:
         """Refuses flags that contradict each other, or that have no effect.
 
         Args:
             given: names of the fields that are set.
+            has_function: whether a function of `map_image` may change the pixels.
 
         Raises:
             ValueError: naming both flags.
@@ -180,23 +186,24 @@ class ImagePolicy:
             raise ValueError(
                 f"--{sizes[0]} and --{sizes[1]} both decide the size of images; give one of them"
             )
-        for name, reason in self._without_effect():
+        for name, reason in self._without_effect(has_function):
             if name in given:
                 value = getattr(self, name)
                 shown = ",".join(map(str, value)) if isinstance(value, tuple) else value
                 raise ValueError(f"--{name} is {shown}, which {reason}")
 
-    def _without_effect(self) -> list[tuple[str, str]]:
+    def _without_effect(self, has_function: bool) -> list[tuple[str, str]]:
         """Fields that have no effect, whatever their value, and why."""
+        encodes_jpeg = self.encodes_jpeg or (has_function and self.image_format == "keep")
         chosen = f"--image_format is {self.image_format}"
         found = []
         if self.target_ssim is not None:
             found.append(("jpeg_quality", "--target_ssim chooses for each image: give one of the two"))
-        elif not self.encodes_jpeg and self.image_format != "webp":
-            only = "--image_format=jpeg or webp uses, or keep with a new size or colour"
+        elif not encodes_jpeg and self.image_format != "webp":
+            only = "--image_format=jpeg or webp uses, or keep with a new size or colour or --map_image"
             found.append(("jpeg_quality", f"only {only}; {chosen}"))
-        if not self.encodes_jpeg:
-            only = "--image_format=jpeg uses, or keep with a new size or colour"
+        if not encodes_jpeg:
+            only = "--image_format=jpeg uses, or keep with a new size or colour or --map_image"
             found.append(("subsampling", f"only {only}; {chosen}"))
         elif self.color == "gray":
             found.append(("subsampling", "is for colours, and --color is gray"))

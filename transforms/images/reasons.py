@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import re
+from collections.abc import Iterator
 
 from recordmill.transforms.records import BadInput
 
@@ -18,6 +21,8 @@ WRONG_LENGTH = "wrong number of bytes"
 MAX_PIXELS = 178_956_970
 # tf.io.decode_image refuses a JPEG of this many samples or more (pixels times components).
 TENSORFLOW_SAMPLES = 1 << 29
+# The most pixels of an image that a function cuts into smaller ones: 23,170 x 23,170.
+_MOST_CUT = 1 << 29
 # libpng's limit, also in TensorFlow; images that are not kept become PNGs.
 MAX_SIDE = 1_000_000
 
@@ -29,6 +34,24 @@ def undecodable(reason: str, detail: str = "") -> BadInput:
     return BadInput("decode", reason, _ADDRESS.sub("", detail))
 
 
+_may_be_cut: contextvars.ContextVar[bool] = contextvars.ContextVar("may_be_cut", default=False)
+
+
+@contextlib.contextmanager
+def larger_images() -> Iterator[None]:
+    """In the block, images may have more pixels than are stored: they are to be cut into smaller ones."""
+    from PIL import Image
+
+    before = Image.MAX_IMAGE_PIXELS
+    Image.MAX_IMAGE_PIXELS = _MOST_CUT
+    token = _may_be_cut.set(True)
+    try:
+        yield
+    finally:
+        _may_be_cut.reset(token)
+        Image.MAX_IMAGE_PIXELS = before
+
+
 def check_pixels(width: int, height: int, samples: int = 3) -> None:
     """Checks the size that a header claims, and its samples a pixel, before anything is allocated.
 
@@ -37,8 +60,10 @@ def check_pixels(width: int, height: int, samples: int = 3) -> None:
     """
     if width < 1 or height < 1:
         raise undecodable(CORRUPT, f"its header claims {width}x{height} pixels")
-    if width * height > MAX_PIXELS or width * height * samples >= TENSORFLOW_SAMPLES:
-        limit = min(MAX_PIXELS, (TENSORFLOW_SAMPLES - 1) // samples)
+    limit = min(MAX_PIXELS, (TENSORFLOW_SAMPLES - 1) // samples)
+    if _may_be_cut.get():
+        limit = _MOST_CUT
+    if width * height > limit:
         raise undecodable(
             TOO_MANY_PIXELS, f"its header claims {width}x{height} pixels; at most {limit:,} are decoded"
         )

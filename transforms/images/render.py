@@ -58,14 +58,10 @@ def render(image: OpenedImage, orientation: int, policy: ImagePolicy) -> Rendere
     Raises:
         BadInput: damaged; or transparent, with --alpha=fail.
     """
-    profile = icc.profile_of(image.data, image.kind)
     lossy = policy.image_format in LOSSY
     if not (lossy or policy.changes_pixels or policy.alpha != "keep"):
-        return _decoded(image, orientation, policy, profile)
-    start = None
-    if image.inks is not None and profile is not None and (lossy or policy.changes_pixels):
-        start = _printed(image.inks(), orientation, policy, profile)
-    start = start or _decoded(image, orientation, policy, profile)
+        return _decoded(image, orientation, policy, _profile(image))
+    start = _started(image, orientation, policy, is_in_srgb=lossy or policy.changes_pixels)
     colors = start.picture.expanded()
     if lossy:
         colors = to_eight_bits(colors)
@@ -79,10 +75,36 @@ def render(image: OpenedImage, orientation: int, policy: ImagePolicy) -> Rendere
     return dataclasses.replace(start, see_through=work.see_through)
 
 
+def upright_colors(image: OpenedImage, exif: str) -> Rendered:
+    """The picture in its own size and depth: upright as `exif` decides, and its colours in sRGB.
+
+    Only 16-bit samples keep their profile.
+
+    Raises:
+        BadInput: damaged.
+    """
+    orientation = image.orientation if exif == "apply" else 1
+    policy = ImagePolicy(alpha="flatten", exif=exif)  # converts to sRGB; nothing is flattened here
+    start = _started(image, orientation, policy, is_in_srgb=True)
+    return _in_srgb(start.with_pixels(start.picture.expanded()), policy)
+
+
 def is_resized(geometry: Geometry) -> bool:
     """Whether the stored image has another size than the upright one, or is padded or cropped."""
     upright = (geometry.upright_height, geometry.upright_width)
     return is_scaled(geometry) or upright != (geometry.height, geometry.width)
+
+
+def _profile(image: OpenedImage) -> bytes | None:
+    return icc.profile_of(image.data, image.kind) if image.data else image.profile
+
+
+def _started(image: OpenedImage, orientation: int, policy: ImagePolicy, is_in_srgb: bool) -> Rendered:
+    """The upright picture; inks are converted by their profile if the result `is_in_srgb`."""
+    profile, start = _profile(image), None
+    if image.inks is not None and profile is not None and is_in_srgb:
+        start = _printed(image.inks(), orientation, policy, profile)
+    return start or _decoded(image, orientation, policy, profile)
 
 
 def _decoded(image: OpenedImage, orientation: int, policy: ImagePolicy, profile: bytes | None) -> Rendered:

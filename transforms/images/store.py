@@ -142,7 +142,7 @@ def _encoded(image: OpenedImage, own: StoredImage | None, work: Rendered, policy
     """The image encoded again, unless that is worse than `own`, the file, if the policy allows that."""
     image_format = policy.image_format
     if image_format == "keep":
-        image_format = "jpeg" if image.kind == "jpeg" and image.kept is not None else "png"
+        image_format = image.family
     if image_format == "jpeg" and work.see_through:
         flat = flattened(work.picture.pixels, policy.background)
         data, _ = _jpeg(flat, policy)

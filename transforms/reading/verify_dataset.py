@@ -235,9 +235,11 @@ def _count_faults(manifest: Mapping[str, Any]) -> Iterator[Fault]:
 
     counts, splits = manifest["counts"], manifest["splits"]
     shards = [shard for split in splits.values() for shard in split["shards"]]
-    used = counts["written"] + counts["failed"] + counts["skipped"]
+    added = counts.get("added", 0)
+    used = counts["written"] - added + counts["failed"] + counts["skipped"]
+    without = " - added" if added else ""
     figures = [
-        ("read, and written + failed + skipped", counts["read"], used),
+        (f"read, and written{without} + failed + skipped", counts["read"], used),
         ("records of all splits, and written", total(splits.values(), "records"), counts["written"]),
         ("bytes of all shards, and of each", manifest["bytes"]["shards"], total(shards, "bytes")),
     ]

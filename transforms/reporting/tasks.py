@@ -11,8 +11,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from recordmill.transforms.images.picture import OpenedImage
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.records import BadInput
+from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.references import reference_record
 from recordmill.transforms.storage.reader import ImageReader
 from recordmill.transforms.workers.task import Task, Worker
@@ -25,22 +27,49 @@ Crop = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ChangeTask(Task[Worker, Crop | BadInput | None]):
-    """Encodes an image again, to the bytes that were stored."""
+    """Encodes the image of a record again, to the bytes that were stored.
+
+    Attributes:
+        reference: of the record.
+        key: of the record; a function of `map_image` makes several of one reference.
+        settings: of the encoding.
+    """
 
     reference: bytes
-    policy: ImagePolicy
+    key: str
+    settings: RecordSettings
 
     def run(self, worker: Worker) -> Crop | BadInput | None:
         """Encodes the image; None if the source is another image now."""
         with worker.item(0):
             try:
-                return _crop(self.reference, self.policy)
+                return self._crop(worker)
             except OSError as error:
                 raise BadInput("load", "cannot be read", str(error)) from error
 
     def lost(self, error: BadInput) -> BadInput:
         """Why there is no crop."""
         return error
+
+    def _crop(self, worker: Worker) -> Crop | None:
+        image = self._image(worker)
+        part = None if image is None else _changed_part(image, self.settings.policy)
+        return part and {"key": self.key, **part}
+
+    def _image(self, worker: Worker) -> OpenedImage | None:
+        """The image before it is stored: of the source, or as the function of `map_image` has made it."""
+        from recordmill.transforms.images.opened import opened, opened_pixels
+
+        reader = ImageReader()
+        record = reference_record(self.reference, reader.read)
+        ref = record.image
+        if ref is None:
+            return None
+        if self.settings.map_image is None:
+            data = reader.read(ref)
+            return opened(data) if ref.pixels is None else opened_pixels(data, ref.pixels)
+        made = RecordEncoder(self.settings, worker).mapped(record, ref)
+        return next((image for one, image, _, _ in made if one.key == self.key), None)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,40 +107,34 @@ class PageTask(Task[Worker, str | BadInput]):
         return html_text(gather(dataset, self.report, self.failures_path, has_samples))
 
 
-def _crop(reference: bytes, policy: ImagePolicy) -> dict[str, Any] | None:
+def _changed_part(image: OpenedImage, policy: ImagePolicy) -> dict[str, Any] | None:
     """The part that encoding has changed most; None if the source is another image now."""
     from recordmill.transforms.images.compare import luma
     from recordmill.transforms.images.similarity import (
         CROP_SIDE,
-        Original,
         cut,
-        displayed_source,
+        displayed_image,
         displayed_stored,
         most_changed,
         similarity,
     )
+    from recordmill.transforms.images.store import store_opened
 
-    reader = ImageReader()
-    record = reference_record(reference, reader.read)
-    if record.image is None:
-        return None
-    original = Original(reader.read(record.image), record.image.pixels)
-    stored = original.stored(policy)
+    stored = store_opened(image, policy)
     # Both are compared upright, in sRGB with 8 bits, and without alpha.
     seen = ImagePolicy("jpeg", exif=policy.exif, alpha="flatten", background=policy.background)
     names = ("max_side", "short_side", "size", "fit", "color")
     resized = dataclasses.replace(seen, **{name: getattr(policy, name) for name in names})
-    before = displayed_source(original, resized)
+    before = displayed_image(image, image.orientation if policy.exif == "apply" else 1, resized)
     after, _ = displayed_stored(stored, seen)
     alike = similarity(before, after)
     if alike is None:
         return None
     box = most_changed(luma(before.pixels), luma(after.pixels), CROP_SIDE)
     return {
-        "key": record.key,
         "ssim": round(alike.ssim, 6),
         "before": base64.b64encode(cut(before, box)).decode("ascii"),
         "after": base64.b64encode(cut(after, box)).decode("ascii"),
-        "source_bytes": len(original.data),
+        "source_bytes": len(image.data) or before.pixels.nbytes,
         "stored_bytes": len(stored.data),
     }

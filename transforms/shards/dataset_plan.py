@@ -255,7 +255,12 @@ def record_settings(totals: Totals, config: DatasetConfig) -> RecordSettings:
         apply_rename(all_specs(schema, summary), config.rename)
     except ValueError as error:
         raise JobError(str(error)) from error
-    return RecordSettings(config.policy, schema, features, dict(config.rename), config.boxes)
+    if config.map_image is not None and (schema.name == "sequence" or not totals.with_image):
+        have = "are sequences" if totals.annotated & {"steps"} else "have no images"
+        raise JobError(f"--map_image is {config.map_image.label}, and the records {have}; leave it out")
+    return RecordSettings(
+        config.policy, schema, features, dict(config.rename), config.boxes, config.map_image
+    )
 
 
 def _with_mask_values(
@@ -423,5 +428,9 @@ def _encoded(references: list[bytes], settings: RecordSettings) -> Measured:
     settings = dataclasses.replace(settings, policy=policy)
     with encoder_pool(settings, no_progress, 1, _IMAGE_SECONDS, tries=1) as pool:
         batch = pool.submit(EncodeTask(references, sizes_only=True)).result()
-    written = batch.stats.written
-    return Measured(written, batch.stats.source_bytes, batch.payload_bytes + written * FRAME_BYTES)
+    stats = batch.stats
+    size = batch.payload_bytes + stats.written * FRAME_BYTES
+    made, left_out = stats.written - stats.added, stats.skipped.total()
+    # Images that a function leaves out count with their bytes, as if they were as large as the others.
+    source_bytes = stats.source_bytes * (made + left_out) // max(made, 1)
+    return Measured(made + left_out, source_bytes, size)

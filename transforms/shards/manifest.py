@@ -138,7 +138,7 @@ def _summary(reconciled: Reconciled) -> DatasetSummary:
     masks: dict[str, Counter[str]] = defaultdict(Counter)
     for (name, dtype), count in stats.mask_dtypes.items():
         masks[name][dtype] += count
-    return dataclasses.replace(
+    summary = dataclasses.replace(
         reconciled.plan.summary,
         channels=frozenset(stats.channels),
         dtypes=frozenset(stats.dtypes),
@@ -147,6 +147,10 @@ def _summary(reconciled: Reconciled) -> DatasetSummary:
         mask_dtypes={name: frozenset(dtypes) for name, dtypes in masks.items()},
         complete_masks=frozenset(name for name, dtypes in masks.items() if dtypes.total() == stats.written),
     )
+    if stats.label_counts:  # those of the source do not count where a function makes the records
+        label_counts = min(stats.label_counts), max(stats.label_counts)
+        return dataclasses.replace(summary, label_counts=label_counts)
+    return summary
 
 
 def _renamed(specs: Mapping[str, FeatureSpec], config: DatasetConfig) -> dict[str, FeatureSpec]:
@@ -200,6 +204,7 @@ def _manifest(reconciled: Reconciled, config: DatasetConfig, provenance: Provena
             "written": stats.written,
             "failed": sum(reconciled.failed.values()),
             "skipped": sum(reconciled.skipped.values()),
+            **({"added": stats.added} if config.map_image is not None else {}),
         },
         "reasons": {"failed": _by_reason(reconciled.failed), "skipped": _by_reason(reconciled.skipped)},
         "bytes": {

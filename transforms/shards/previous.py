@@ -109,7 +109,7 @@ def _of_images(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _shown(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    return text if len(text) <= 90 else f"{text[:87]}…"
 
 
 class MaskMap(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -50,8 +50,8 @@ class Reconciled:
     @property
     def read(self) -> int:
         """The number of listed inputs: records to write, and inputs that never became records."""
-        never_records = sum(self.failed.values()) - sum(self.stats.failed.values())
-        return self.plan.records + never_records + sum(self.skipped.values())
+        counted = sum(self.stats.failed.values()) + sum(self.stats.skipped.values())
+        return self.plan.records + sum(self.failed.values()) + sum(self.skipped.values()) - counted
 
 
 def reconcile(
@@ -89,7 +89,7 @@ def reconcile(
         statistics = {name: split.statistics for name, split in counted.items()}
     stats = merged(list(counted.values()))
     failed: Counter[tuple[str, str]] = Counter(stats.failed)
-    skipped: Counter[tuple[str, str]] = Counter()
+    skipped: Counter[tuple[str, str]] = Counter(stats.skipped)
     for failure in failures:
         (skipped if failure.skipped else failed)[failure.stage, failure.reason] += 1
     found = duplicates or Duplicates()
@@ -117,7 +117,8 @@ def _is_unchanged(result: Reconciled, failures_sha256: str) -> bool:
     for report in result.reports:
         held[report.split] += report.file.stats.written
     # A shard without records is always the same.
-    given = [report for report in result.reports if report.file.stats.written or report.file.stats.failed]
+    counts = ("written", "failed", "skipped")
+    given = [one for one in result.reports if any(getattr(one.file.stats, count) for count in counts)]
     same = all(report.is_unchanged for report in given)
     return same and shards == dict(result.num_shards) and records == dict(held)
 
@@ -176,11 +177,16 @@ def most_often(counts: Mapping[tuple[str, str], int]) -> str:
 
 
 def _check_split(name: str, listed: int, stats: WriteStats, failures_path: str) -> None:
-    failed = sum(stats.failed.values())
-    if stats.written + failed != listed:
+    failed, skipped = sum(stats.failed.values()), sum(stats.skipped.values())
+    if stats.written - stats.added + failed + skipped != listed:
+        added = f", {stats.added} of them added, {skipped} skipped" if stats.added or skipped else ""
         raise JobError(
-            f"split {name!r}: {listed} records were listed, {stats.written} written and {failed} failed; "
-            "nothing is published"
+            f"split {name!r}: {listed} records were listed, {stats.written} written{added} and {failed} "
+            "failed; nothing is published"
         )
     if not stats.written:
-        raise JobError(f"split {name!r} is empty: all its {failed} records failed; {failures_path} says why")
+        left_out = f" or were left out by --map_image ({skipped})" if skipped else ""
+        raise JobError(
+            f"split {name!r} is empty: all its {failed + skipped} records failed{left_out}; "
+            f"{failures_path} says why"
+        )

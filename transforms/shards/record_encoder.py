@@ -7,16 +7,22 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeVar
 
 from recordmill.transforms.annotations.mapping import OF_OBJECTS, map_annotations
+from recordmill.transforms.annotations.sample import sample_of
 from recordmill.transforms.examples.features import build_example, build_sequence_example
 from recordmill.transforms.examples.schema import FeatureSettings, Schema, SequenceSchema
 from recordmill.transforms.images.hashes import hash_of
 from recordmill.transforms.images.mask import encoded_dtype
-from recordmill.transforms.images.opened import opened, opened_pixels
+from recordmill.transforms.images.opened import opened, opened_array, opened_pixels
+from recordmill.transforms.images.picture import OpenedImage
 from recordmill.transforms.images.policy import ImagePolicy
+from recordmill.transforms.images.reasons import check_pixels, larger_images
+from recordmill.transforms.images.render import upright_colors
 from recordmill.transforms.images.store import store_opened
+from recordmill.transforms.map_image import MapImage
 from recordmill.transforms.records import (
     Annotations,
     BadInput,
@@ -29,6 +35,7 @@ from recordmill.transforms.records import (
     StoredImage,
 )
 from recordmill.transforms.shards.duplicates import HashedImage, label_texts
+from recordmill.transforms.shards.mapped_images import ImageMapper
 from recordmill.transforms.shards.references import annotations_fingerprint, has_details, reference_record
 from recordmill.transforms.shards.report import WriteStats
 from recordmill.transforms.shards.reuse import EncodedRecord, PreviousRecords
@@ -41,6 +48,8 @@ _OBJECTS = frozenset({"objects"})
 _OF_MASKS = frozenset(
     ("class_png", "class_raw", "instance_png", "panoptic_category_png", "panoptic_instance_png")
 )
+_NO_FILES: Mapping[ImageRef, bytes] = MappingProxyType({})
+Notes = tuple[tuple[str, str], ...]
 _T = TypeVar("_T")
 
 
@@ -61,6 +70,12 @@ class RecordSettings:
     features: FeatureSettings
     rename: Mapping[str, str]
     boxes: str = "clip"
+    map_image: MapImage | None = None
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether an image may take many times as long as decoding it and encoding it once."""
+        return self.policy.is_slow or self.map_image is not None
 
     def digest(self) -> str:
         labels = self.features.labels
@@ -82,6 +97,7 @@ class RecordSettings:
             sorted(self.features.annotated),
             sorted(self.rename.items()),
             self.boxes,
+            *([] if self.map_image is None else [str(self.map_image)]),
         ]
         if labels.merged or labels.mask_values:
             parts.append([sorted(labels.merged.items()), sorted(labels.mask_values.items())])
@@ -108,12 +124,21 @@ class RecordEncoder:
         self._counted = CountedFeatures(settings.schema, settings.features)
         self.worker = worker or Worker()
         self._position = self.worker.position
-        if settings.policy.is_slow:
+        if settings.is_slow:
             self._position.cpu_factor = SLOW_FACTOR
         self._reader = ListedReader()
         self._work: Counter[str] = Counter()
         self._mask_map: str | None = None
         self._is_as_listed = True
+        self._source_bytes, self._source_hash = 0, b""
+        self._mapper: ImageMapper | None = None
+        if settings.map_image is not None:
+            self._mapper = ImageMapper(settings.map_image, settings.features, self._position)
+
+    @property
+    def makes_one(self) -> bool:
+        """Whether each reference has one record, made of its files alone."""
+        return self._mapper is None
 
     def encode_all(
         self,
@@ -124,7 +149,8 @@ class RecordEncoder:
     ) -> Iterator[tuple[int, ImageRecord, EncodedRecord]]:
         """Yields index in `references`, record and encoded record, in order, except for records that fail.
 
-        Failures are added to `stats` and `failures`; `previous` has the records of the previous version.
+        With a function of `map_image`, there are none, one or several records of a reference. Failures are
+        added to `stats` and `failures`; `previous` has the records of the previous version.
         """
         self._mask_map = None if previous is None else previous.mask_map
         records = ((reference, reference_record(reference, self._reader.read)) for reference in references)
@@ -136,7 +162,7 @@ class RecordEncoder:
             self._is_as_listed = True
             try:
                 with self.worker.item(index):
-                    encoded = self.encode(record, loading, reused)
+                    written = self._records(record, loading, reused)
             except _ReadFault as error:
                 raise error.fault from None
             except BadInput as error:
@@ -144,15 +170,19 @@ class RecordEncoder:
                 failures.append(failure)
                 stats.add_failure(failure)
             else:
-                stats.add(encoded.images, encoded.source_bytes)
-                sizes = [(image.width, image.height) for image in encoded.images]
-                stats.statistics.add(sizes, *encoded.counted)
-                if reused is not None:
-                    stats.reused += 1
-                elif record.image is not None and is_lossy(encoded.images):
-                    stats.statistics.add_reencoded(record.key, references[index])
-                failures += self._notes(record, encoded.mapped, stats)
-                yield index, record, encoded
+                stats.added += len(written) - 1
+                for one, encoded in written:
+                    stats.add(encoded.images, encoded.source_bytes)
+                    sizes = [(image.width, image.height) for image in encoded.images]
+                    stats.statistics.add(sizes, *encoded.counted)
+                    if reused is not None:
+                        stats.reused += 1
+                    elif record.image is not None and is_lossy(encoded.images):
+                        stats.statistics.add_reencoded(one.key, references[index])
+                    if self._mapper is not None:
+                        stats.label_counts[len(one.annotations.labels)] += 1
+                    failures += self._notes(one, encoded.mapped, stats)
+                    yield index, one, encoded
             self.worker.progress(1, record.size)
 
     def encode(
@@ -182,14 +212,24 @@ class RecordEncoder:
             hashes = hash_of(data), images[0].decoded_hash
         else:
             images, source_bytes = (), 0
+        encoded = self._encoded(record, images, masks, same)
+        return dataclasses.replace(encoded, source_bytes=source_bytes, annotations=annotations, hashes=hashes)
+
+    def _encoded(
+        self,
+        record: ImageRecord,
+        images: tuple[StoredImage, ...],
+        masks: Mapping[ImageRef, Loading],
+        same: EncodedRecord | None = None,
+        made: Mapping[ImageRef, bytes] = _NO_FILES,
+    ) -> EncodedRecord:
+        """The Example of a record whose image is stored, if it has one."""
         image = next(iter(images), None)
-        mapped = self._mapped(record, image, masks, same)
+        mapped = self._mapped(record, image, masks, same, made)
         features = self._settings.schema.features(record, image, mapped, self._settings.features)
         payload = build_example(self._named(features))
         counted = self._counted.of(features, masks=mapped.masks)
-        return EncodedRecord(
-            payload, images, source_bytes, mapped, counted, annotations, self._is_as_listed, hashes
-        )
+        return EncodedRecord(payload, images, 0, mapped, counted, is_as_listed=self._is_as_listed)
 
     def hashed(self, record: ImageRecord, encoded: EncodedRecord) -> HashedImage | None:
         """The image of an encoded record, for a search of duplicates; None if it has none."""
@@ -197,6 +237,61 @@ class RecordEncoder:
             return None
         labels = label_texts(record, self._settings.features.labels)
         return HashedImage(record.key, labels, *encoded.hashes)
+
+    def _records(
+        self, record: ImageRecord, loading: Loading, reused: EncodedRecord | None
+    ) -> list[tuple[ImageRecord, EncodedRecord]]:
+        """The records of a reference: one, or those that the function of `map_image` makes of its image.
+
+        Raises:
+            BadInput: the reference fails, with all its records; a `LeftOutError` if it is skipped.
+        """
+        if self._mapper is None or record.image is None:
+            return [(record, self.encode(record, loading, reused))]
+        written: list[tuple[ImageRecord, EncodedRecord]] = []
+        for one, image, made, notes in self.mapped(record, record.image, loading):
+            self._position.work(image.pixels)
+            stored = store_opened(image, self._settings.policy)
+            encoded = self._encoded(one, (stored,), {}, made=made)
+            mapped = dataclasses.replace(encoded.mapped, notes=(*notes, *encoded.mapped.notes))
+            size = 0 if written else self._source_bytes
+            hashes = self._source_hash, stored.decoded_hash
+            written.append(
+                (one, dataclasses.replace(encoded, source_bytes=size, mapped=mapped, hashes=hashes))
+            )
+        return written
+
+    def mapped(
+        self, record: ImageRecord, ref: ImageRef, loading: Loading = None
+    ) -> Iterator[tuple[ImageRecord, OpenedImage, Mapping[ImageRef, bytes], Notes]]:
+        """What the function of `map_image` makes of an image: the record, image and masks of each result.
+
+        The image of an unchanged result is that of the source. The notes are of the annotations in the
+        source, of the first result.
+
+        Raises:
+            BadInput: the image cannot be decoded, or the function fails; a `LeftOutError` if it makes none.
+        """
+        assert self._mapper is not None
+        policy = self._settings.policy
+        data = self._loaded(ref, loading)
+        self._source_bytes, self._source_hash = len(data), hash_of(data)
+        self._work["images"] += 1
+        self._position.work()
+        with larger_images():
+            image = opened(data) if ref.pixels is None else opened_pixels(data, ref.pixels)
+            self._position.work(image.pixels)
+            work = upright_colors(image, policy.exif)
+        sample, notes = sample_of(record, work, self._settings.boxes, self._read_now)
+        for key, result in self._mapper.results(sample):
+            one, made = self._mapper.record(record, sample, result, key)
+            if result.pixels is sample.pixels:
+                check_pixels(*result.pixels.shape[1::-1])
+                stored = image
+            else:
+                stored = opened_array(result.pixels, image, policy.exif, work.profile)
+            yield one, stored, made, tuple(notes) if result.annotations is not sample.annotations else ()
+            notes = []
 
     def build(self, record: ImageRecord, image: StoredImage | None) -> bytes:
         """The Example of a record whose image is stored. Raises BadInput if its annotations do not fit."""
@@ -220,6 +315,7 @@ class RecordEncoder:
         image: StoredImage | None,
         masks: Mapping[ImageRef, Loading],
         same: EncodedRecord | None,
+        made: Mapping[ImageRef, bytes] = _NO_FILES,
     ) -> Mapped:
         """The annotations in the stored image, as far as the schema stores them."""
         needs = self._needed(record.annotations)
@@ -230,7 +326,7 @@ class RecordEncoder:
         self._position.work(drawn * image.height * image.width)
 
         def read(ref: ImageRef) -> bytes:
-            return self._read(ref, masks.get(ref))
+            return made[ref] if ref in made else self._read(ref, masks.get(ref))
 
         if same is not None:
             needs = _OBJECTS if needs & OF_OBJECTS else frozenset()
@@ -288,6 +384,9 @@ class RecordEncoder:
     def _loaded(self, ref: ImageRef, loading: Loading) -> bytes:
         self._position.load()
         return self._read(ref, loading)
+
+    def _read_now(self, ref: ImageRef) -> bytes:
+        return self._read(ref, None)
 
     def _read(self, ref: ImageRef, loading: Loading) -> bytes:
         """The bytes of a file; sets `_is_as_listed` to False if it has changed since it was listed."""

@@ -27,6 +27,9 @@ class WriteStats(msgspec.Struct):
 
     Attributes:
         failed: records by (stage, reason).
+        skipped: likewise, of images that the function of `map_image` has left out.
+        added: records of an image after its first, made by that function.
+        label_counts: number of records that it made, by their number of labels.
         source_bytes: of the images that were written, as the source stores them.
         encoded_bytes: of the same images, as the records store them.
         actions: images by `StoredImage.actions`; formats, channels, dtypes and colorspaces likewise.
@@ -44,6 +47,9 @@ class WriteStats(msgspec.Struct):
 
     written: int = 0
     failed: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
+    skipped: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
+    added: int = 0
+    label_counts: Counter[int] = msgspec.field(default_factory=Counter)
     source_bytes: int = 0
     encoded_bytes: int = 0
     actions: Counter[str] = msgspec.field(default_factory=Counter)
@@ -82,8 +88,8 @@ class WriteStats(msgspec.Struct):
                 self.qualities[image.jpeg_quality] += 1
 
     def add_failure(self, failure: Failure) -> None:
-        """Counts one failed record."""
-        self.failed[failure.stage, failure.reason] += 1
+        """Counts one record that failed or was skipped."""
+        (self.skipped if failure.skipped else self.failed)[failure.stage, failure.reason] += 1
 
     def merge(self, other: WriteStats) -> None:
         """Adds the counts of `other`."""

@@ -53,8 +53,11 @@ def encoder_pool(
 ) -> ProcessExecutor[RecordEncoder]:
     """Processes that encode records by `settings`; the other arguments as in `ProcessExecutor`."""
     if item_seconds is None:
-        item_seconds = ITEM_SECONDS * (SLOW_FACTOR if settings.policy.is_slow else 1)
-    return ProcessExecutor(functools.partial(RecordEncoder, settings), progress, workers, item_seconds, tries)
+        item_seconds = ITEM_SECONDS * (SLOW_FACTOR if settings.is_slow else 1)
+    function = settings.map_image.label if settings.map_image is not None else ""
+    return ProcessExecutor(
+        functools.partial(RecordEncoder, settings), progress, workers, item_seconds, tries, function
+    )
 
 
 def part_count(records: int, shard: int, num_shards: int, workers: int) -> int:
@@ -246,7 +249,8 @@ def write_part(
                 row = HashedRow(encoder.hashed(record, encoded))
                 if previous is not None:
                     sort_key = previous.sort_key(references[number], record)
-                    source = source_fingerprint(record) if encoded.is_as_listed else ""
+                    can_reuse = encoded.is_as_listed and encoder.makes_one
+                    source = source_fingerprint(record) if can_reuse else ""
                     row = row_of(row.hashed, sort_key, source, encoded)
                 rows.write(row)
             stats.unversioned += not (encoded.is_as_listed and is_versioned(record))

@@ -34,6 +34,10 @@ CRASHES = "crashes the codec"
 HANGS = "hangs the codec"
 TAKES_TOO_LONG = "takes too long"
 """Reasons of items that were given up; stage `decode`."""
+FUNCTION_CRASHES = "map_image crashes"
+FUNCTION_HANGS = "map_image hangs"
+FUNCTION_TAKES_TOO_LONG = "map_image takes too long"
+"""Likewise, of items at which a function of the user was at work; stage `map`."""
 
 # Deaths that no item explains: of processes that were at none, or whose item did well by itself.
 _MOST_UNEXPLAINED = 8
@@ -56,6 +60,7 @@ class ProcessExecutor(Generic[C]):
         progress: is called with items that are done; negative numbers when they have to be repeated.
         item_seconds: after which a process that is still at the same item hangs.
         tries: of an item, 1 or 2.
+        function: of the user that tasks call (`SharedPosition.call`), for messages.
     """
 
     def __init__(
@@ -65,13 +70,14 @@ class ProcessExecutor(Generic[C]):
         workers: int,
         item_seconds: float = ITEM_SECONDS,
         tries: int = 2,
+        function: str = "",
     ) -> None:
         self._queue: queue.SimpleQueue[tuple[Task[C, Any], Future[Any]] | None] = queue.SimpleQueue()
         self._slots = threading.Semaphore(2 * workers)
         self._lock = threading.Lock()
         self._unfinished = 0
         self._broken: BaseException | None = None
-        self._runners = [_Runner(setup, progress, item_seconds, tries) for _ in range(workers)]
+        self._runners = [_Runner(setup, progress, item_seconds, tries, function) for _ in range(workers)]
         self._threads = [
             threading.Thread(target=self._serve, args=(runner,), daemon=True) for runner in self._runners
         ]
@@ -207,12 +213,18 @@ class _Runner:
     """Runs tasks in a spawned process, one at a time; takes another process when that dies."""
 
     def __init__(
-        self, setup: Callable[[Worker], Any], progress: Progress, item_seconds: float, tries: int
+        self,
+        setup: Callable[[Worker], Any],
+        progress: Progress,
+        item_seconds: float,
+        tries: int,
+        function: str,
     ) -> None:
         self._setup = setup
         self._progress = progress
         self._item_seconds = item_seconds
         self._tries = tries
+        self._function = function
         self._lock = threading.Lock()
         self._process: WorkerProcess | None = None
         self._is_set_up = False
@@ -319,6 +331,8 @@ class _Runner:
         if died.is_over_time:
             seconds = died.position.cpu_seconds
             detail = f"it needs more than {seconds:.0f} seconds of processor time, the limit for its size"
+            if died.position.is_calling:
+                return BadInput("map", FUNCTION_TAKES_TOO_LONG, f"{self._function}: {detail}")
             return BadInput("decode", TAKES_TOO_LONG, detail)
         if deaths < self._tries:
             return None
@@ -329,7 +343,11 @@ class _Runner:
             )
         limit = f" in {self._item_seconds:g} seconds" if died.hung else ""
         times = "two times" if self._tries > 1 else "once"
-        return BadInput("decode", HANGS if died.hung else CRASHES, f"its process {died}{limit}, {times}")
+        detail = f"its process {died}{limit}, {times}"
+        if died.position.is_calling:
+            detail = f"{self._function}: {detail}"
+            return BadInput("map", FUNCTION_HANGS if died.hung else FUNCTION_CRASHES, detail)
+        return BadInput("decode", HANGS if died.hung else CRASHES, detail)
 
     def _count_unexplained(self, died: _Died | None = None) -> None:
         self._unexplained += 1

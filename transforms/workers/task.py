@@ -20,7 +20,8 @@ SLOW_FACTOR = 5
 """Factor of the limits where images are searched for a quality, or optimised."""
 
 _SIZE = mmap.PAGESIZE
-_STEPS, _ITEM, _IS_LOADING, _MILLISECONDS = range(4)
+_STEPS, _ITEM, _ACTIVITY, _MILLISECONDS = range(4)
+_WORKING, _LOADING, _CALLING = range(3)
 _NO_ITEM = (1 << 64) - 1
 _MEGAPIXEL = 1_000_000
 
@@ -32,12 +33,14 @@ class Position(NamedTuple):
         steps: how many it has begun.
         is_loading: it reads the item.
         cpu_seconds: processor time that the step may take; 0 without a limit.
+        is_calling: it runs a function of the user on the item.
     """
 
     steps: int
     item: int | None
     is_loading: bool
     cpu_seconds: float = 0
+    is_calling: bool = False
 
 
 class SharedPosition:
@@ -60,26 +63,31 @@ class SharedPosition:
     def enter(self, item: int) -> None:
         """The worker begins an item. Its processor time is not limited before `work`."""
         self._cells[_ITEM] = item
-        self._begin(is_loading=False)
+        self._begin(_WORKING)
 
     def load(self) -> None:
         """The worker reads the item, which takes no processor time of its image."""
-        self._begin(is_loading=True)
+        self._begin(_LOADING)
         self._unlimit()
 
     def work(self, pixels: int = 0) -> None:
         """The worker is at an image of so many pixels, from now on within their limit of processor time."""
-        self._begin(is_loading=False)
+        self._begin(_WORKING)
+        self._limit(cpu_seconds(pixels))
+
+    def call(self, pixels: int) -> None:
+        """As `work`, in a function of the user."""
+        self._begin(_CALLING)
         self._limit(cpu_seconds(pixels))
 
     def leave(self) -> None:
         """The worker is at no item."""
         self._cells[_ITEM] = _NO_ITEM
-        self._begin(is_loading=False)
+        self._begin(_WORKING)
         self._unlimit()
 
-    def _begin(self, is_loading: bool) -> None:
-        self._cells[_IS_LOADING] = is_loading
+    def _begin(self, activity: int) -> None:
+        self._cells[_ACTIVITY] = activity
         self._cells[_STEPS] += 1
 
     def _unlimit(self) -> None:
@@ -94,8 +102,9 @@ class SharedPosition:
 
     def read(self) -> Position:
         """The worker's position, or its last one."""
-        steps, item, is_loading, milliseconds = self._cells[:4]
-        return Position(steps, None if item == _NO_ITEM else item, bool(is_loading), milliseconds / 1000)
+        steps, item, activity, milliseconds = self._cells[:4]
+        at = None if item == _NO_ITEM else item
+        return Position(steps, at, activity == _LOADING, milliseconds / 1000, activity == _CALLING)
 
 
 def cpu_seconds(pixels: int) -> float:

@@ -1,0 +1,242 @@
+"""MapImage: a function of the user that runs between an image and its record, as a value that can be sent."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import importlib
+import inspect
+import os
+import pickle
+import re
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from types import FunctionType, ModuleType
+from typing import Any
+
+from recordmill.transforms.records import JobError
+
+_SPEC = re.compile(r"(?P<module>[^\W\d][\w.]*):(?P<name>[^\W\d][\w.]*)(@(?P<version>[\w.-]+))?")
+_VERSION = re.compile(r"[\w.-]+")
+# Of the digest, in hex: enough to tell two sources apart.
+_DIGITS = 16
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+
+
+@dataclasses.dataclass(frozen=True)
+class MapImage:
+    """A function from a `Sample` to one `Sample`, several, or none; it is sent with its code.
+
+    Attributes:
+        module: of the function.
+        name: its qualified name.
+        identity: the stated version, or a SHA-256 of the source that it is made from. Two functions of one
+            name and identity are the same: shards are reused by it.
+        pickled: the function; None for one that a manifest names.
+    """
+
+    module: str
+    name: str
+    identity: str
+    pickled: bytes | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.label}@{self.identity}"
+
+    @property
+    def label(self) -> str:
+        """Module and name."""
+        return f"{self.module}:{self.name}"
+
+    @classmethod
+    def of(cls, function: Callable[[Any], object], version: str = "") -> MapImage:
+        """A function of this program.
+
+        Args:
+            function: gets a `Sample`.
+            version: identifies the function. Without it, the source of its module does, and of the modules
+                that it imports, unless they are installed.
+
+        Raises:
+            ValueError: not a function; a wrong version; or none, for a function whose source is not known.
+        """
+        if not callable(function):
+            raise ValueError(f"map_image is {function!r}; give a function, or MapImage.of(function)")
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        module = sys.modules.get(getattr(function, "__module__", None) or type(function).__module__)
+        home = module.__name__ if module is not None else "?"
+        label = f"{home}:{name}"
+        if version and not _VERSION.fullmatch(version):
+            raise ValueError(f"the version of map_image is {version!r}; letters, digits, ., _ and - make one")
+        own = _own_modules(module) if module is not None else []
+        if not version:
+            version = _source_digest(own) if _is_in_module(function, name, module) else ""
+        if not version:
+            raise ValueError(
+                f"map_image is {label}, and no source identifies it: name a function at the top level of a "
+                "module, or state a version, with MapImage.of(function, version='1')"
+            )
+        return cls(home, name, version, _pickled(function, own, label))
+
+    @classmethod
+    def parse(cls, text: str) -> MapImage:
+        """The function of `MODULE:FUNCTION[@VERSION]`, in a module of the current folder or an installed one.
+
+        Raises:
+            ValueError: there is none, or it cannot be imported; the message names the flag.
+        """
+        found = _SPEC.fullmatch(text)
+        if found is None:
+            raise ValueError(f"--map_image is {text!r}; it may be MODULE:FUNCTION or MODULE:FUNCTION@VERSION")
+        folder = os.getcwd()
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+        try:
+            module = importlib.import_module(found["module"])
+        except Exception as error:
+            missing = isinstance(error, ModuleNotFoundError) and error.name
+            if missing and f"{found['module']}.".startswith(f"{missing}."):
+                reason = f"there is no module {missing!r}, neither in {folder!r} nor installed"
+            else:
+                reason = f"importing {found['module']!r} fails with {type(error).__name__}: {error}"
+            raise ValueError(f"--map_image is {text!r}: {reason}") from error
+        try:
+            function = functools.reduce(getattr, found["name"].split("."), module)
+        except AttributeError as error:
+            where = getattr(module, "__file__", None) or module.__name__
+            raise ValueError(f"--map_image is {text!r}: {where} has no {found['name']!r}") from error
+        if not callable(function):
+            raise ValueError(f"--map_image is {text!r}: {found['name']!r} is not a function")
+        try:
+            made = cls.of(function, found["version"] or "")
+        except ValueError as error:
+            detail = f"no source identifies it: state a version, such as {text}@1"
+            raise ValueError(f"--map_image is {text!r}: {detail}") from error
+        return dataclasses.replace(made, module=found["module"], name=found["name"])
+
+    @classmethod
+    def named(cls, text: str) -> MapImage:
+        """The function that a manifest names, as `str` writes it; it cannot be loaded."""
+        label, _, identity = text.rpartition("@")
+        module, _, name = label.partition(":")
+        return cls(module, name, identity)
+
+    def load(self) -> Callable[[Any], object]:
+        """The function.
+
+        Raises:
+            JobError: this machine lacks a module that the function needs.
+        """
+        try:
+            function: Callable[[Any], object] = pickle.loads(self.pickled or b"")
+        except Exception as error:
+            raise JobError(
+                f"--map_image is {self.label}, which this worker cannot load: {type(error).__name__}: "
+                f"{error}; install what it imports on the workers"
+            ) from error
+        return function
+
+
+def _is_in_module(function: object, name: str, module: ModuleType | None) -> bool:
+    """Whether the module has the function under its name, so that the source of the module determines it."""
+    try:
+        return functools.reduce(getattr, name.split("."), module) is function
+    except AttributeError:
+        return False
+
+
+def _own_modules(module: ModuleType) -> list[ModuleType]:
+    """The module and those that it imports, except installed ones; by name."""
+    found: dict[str, ModuleType] = {}
+    todo = [module]
+    while todo:
+        one = todo.pop()
+        if one.__name__ in found or (one is not module and not _is_own(one)):
+            continue
+        found[one.__name__] = one
+        for value in list(vars(one).values()) if _is_own(one) else ():
+            name = None
+            if isinstance(value, ModuleType):
+                name = value.__name__
+            elif isinstance(value, FunctionType | type):
+                name = value.__module__
+            if name in sys.modules:
+                todo.append(sys.modules[name])
+    return [found[name] for name in sorted(found)]
+
+
+def _is_own(module: ModuleType) -> bool:
+    """Whether a module is neither installed, nor part of Python or of this package."""
+    file = getattr(module, "__file__", None)
+    if file is None or module.__name__.partition(".")[0] == "recordmill":
+        return False
+    path = os.path.realpath(file)
+    if _INSTALLED & set(path.split(os.sep)):
+        return False
+    standard = {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
+    return not any(path.startswith(f"{folder}{os.sep}") for folder in standard)
+
+
+def _source_digest(modules: list[ModuleType]) -> str:
+    """The start of a SHA-256 of the sources of modules; empty if one is not known."""
+    hashed = hashlib.sha256()
+    try:
+        for module in modules:
+            source = _source(module)
+            hashed.update(b"%s %d\n%s" % (module.__name__.encode(), len(source), source))
+    except (OSError, TypeError):
+        return ""
+    return f"sha256:{hashed.hexdigest()[:_DIGITS]}"
+
+
+_sources: dict[int, tuple[object, bytes]] = {}
+
+
+def _source(module: ModuleType) -> bytes:
+    """The source of a module, as it was when it was first asked for: the file may be edited later.
+
+    Raises:
+        OSError, TypeError: it is not known.
+    """
+    imported = module.__spec__ or module  # a reloaded module has another one
+    if id(imported) not in _sources:
+        source = inspect.getsource(module).encode("utf-8", "surrogatepass")
+        _sources[id(imported)] = (imported, source)
+    return _sources[id(imported)][1]
+
+
+def _pickled(function: object, modules: list[ModuleType], label: str) -> bytes:
+    """A function with its code, so that workers need not have its module; by its name if that fails.
+
+    Raises:
+        ValueError: it cannot be pickled.
+    """
+    import cloudpickle
+
+    for by_value in ([one for one in modules if _is_own(one)], []):
+        try:
+            with _sent_with_code(by_value):
+                packed: bytes = cloudpickle.dumps(function)
+            return packed
+        except Exception as error:
+            detail = f"{type(error).__name__}: {error}"
+    raise ValueError(f"map_image is {label}, which cannot be sent to workers: {detail}")
+
+
+@contextlib.contextmanager
+def _sent_with_code(modules: list[ModuleType]) -> Iterator[None]:
+    """The block pickles what these modules define with its code."""
+    import cloudpickle
+
+    before = cloudpickle.list_registry_pickle_by_value()
+    added = [module for module in modules if module.__name__ not in before]
+    for module in added:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in added:
+            cloudpickle.unregister_pickle_by_value(module)
