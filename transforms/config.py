@@ -16,6 +16,10 @@ from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.records import BOXES, SPLIT_NAME
 
 MIB = 1 << 20
+CONTENT = "content"
+"""The value of `--group_by` that groups records by the bytes of their images."""
+DROP = "drop"
+"""The value of `--duplicates` that leaves copies out."""
 
 
 def _schemas(text: str) -> str:
@@ -82,7 +86,8 @@ class DatasetConfig:
     )
     group_by: str | None = flag(
         None,
-        "with --splits: records with the same value of this feature stay together",
+        "with --splits: records with the same value of this feature stay together; content: identical images "
+        "stay together, which are read before they are written, as with --duplicates=drop",
         "shards",
         metavar="FEATURE",
     )
@@ -91,6 +96,15 @@ class DatasetConfig:
         "with --splits: records with the same match of this regular expression in their keys stay together",
         "shards",
         metavar="REGEX",
+    )
+    duplicates: str = flag(
+        "keep",
+        "identical images, byte for byte: keep all of them; or drop all but the first by key. A copy in "
+        "train is dropped if another split has the image. drop reads the images before it writes, except "
+        "those whose MD5 is in the listing of a bucket; --plan counts them",
+        "records",
+        values=("keep", DROP),
+        determines_bytes=False,
     )
     num_shards: int | Mapping[str, int] | None = flag(
         None,
@@ -250,10 +264,27 @@ class DatasetConfig:
                     "decides the order, and --num_shards or the runner the number of shards"
                 )
 
+    @property
+    def groups_by_content(self) -> bool:
+        """Whether identical images stay in one split."""
+        return self.group_by == CONTENT
+
+    @property
+    def drops_duplicates(self) -> bool:
+        """Whether copies are left out."""
+        return self.duplicates == DROP
+
+    @property
+    def identifies_images(self) -> bool:
+        """Whether images have to be identified by their bytes before they are written."""
+        return self.groups_by_content or self.drops_duplicates
+
     def as_json(self) -> dict[str, object]:
         """The fields that determine the bytes, as in manifest.json."""
         fields = dataclasses.asdict(self)
-        return {**{name: fields[name] for name in _in_manifest()}, **fields["policy"]}
+        # Of the values of `duplicates`, only this one determines the bytes.
+        dropped = {"duplicates": DROP} if self.drops_duplicates else {}
+        return {**{name: fields[name] for name in _in_manifest()}, **dropped, **fields["policy"]}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> DatasetConfig:
@@ -262,7 +293,7 @@ class DatasetConfig:
         Raises:
             ValueError: a field is unknown to this version, or has a value that it may not have.
         """
-        own = set(_in_manifest())
+        own = {*_in_manifest(), "duplicates"}
         of_images = {field.name for field in dataclasses.fields(ImagePolicy)}
         unknown = sorted(fields.keys() - own - of_images)
         if unknown:

@@ -76,6 +76,7 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
     "exif": (["apply", "ignore"], ["strip"]),
     "schema": (["auto", "classification", "imagenet", "detection,segmentation"], ["Coco", "a,", ""]),
     "boxes": (["clip", "drop", "fail"], ["keep"]),
+    "duplicates": (["keep", "drop"], ["remove", ""]),
     "rename": (["image/encoded=jpeg", "a=b,c=d"], ["a", "a=", "=b", "a=b,", "a=b=c"]),
     "splits": (
         ["train=0.9,val=0.1", "all=1", "train=1.0", "a=.5,b=.5"],
@@ -247,6 +248,7 @@ BY_ROW = {
     "alpha": "fail",
     "optimize": "lossless",
     "metadata": "strip",
+    "duplicates": "drop",
     "seed": "7",
     "order": "key",
     "shard_size": "1MiB",

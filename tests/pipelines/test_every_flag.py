@@ -55,6 +55,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "schema": ("imagenet",),
     "rename": ("image/format=f",),
     "boxes": ("drop",),
+    "duplicates": ("drop",),
     "label_file": ("names.txt",),
     "label_offset": ("3",),
     "splits": ("a=1",),
