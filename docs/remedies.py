@@ -71,6 +71,10 @@ REMEDIES = {
     ),
     "damaged archive": "The rest of the archive cannot be read. Copy it again.",
     "damaged archive member": "The checksum of the member is wrong. Copy the archive again.",
+    "duplicate image": (
+        "With `--duplicates drop`: another record has the same image, byte for byte, and is kept. The detail "
+        "names it. See [Duplicates](../guides/duplicates.md)."
+    ),
     "empty file": "The file has no bytes.",
     "empty image": "The feature of the image has no bytes.",
     "empty label": "The `.cls` member is empty.",

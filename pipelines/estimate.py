@@ -110,6 +110,7 @@ def estimate(
     worker_hours = busy / machine.vcpus / _BUSY / 3600 + used * _WORKER_START / 3600
     hourly = machine.vcpus * VCPU_HOUR + machine.memory_gb * GB_HOUR + machine.disk_gb * DISK_GB_HOUR
     images = plan["records"] if plan["has_images"] else 0
+    read_before = plan["identify"]["read"]
     class_a = math.ceil(images / _PAGE) + _CLASS_A_PER_SHARD * shards
     return Estimate(
         workers=used,
@@ -117,7 +118,7 @@ def estimate(
         hours=worker_hours / used,
         compute=worker_hours * hourly,
         shuffle=_shuffled_bytes(plan, writer) / _GB * SHUFFLE_GB,
-        requests=class_a * CLASS_A + images * CLASS_B,
+        requests=class_a * CLASS_A + (images + read_before) * CLASS_B,
         stored=plan["estimated_bytes"] / _GB * STORED_GB_MONTH,
         assumptions=tuple(_assumptions(rate, machine, bool(images))),
     )
@@ -153,9 +154,12 @@ def _busy_seconds(plan: Mapping[str, Any], rate: int) -> float:
     records: int = plan["records"]
     if not plan["has_images"]:
         return records / _ROWS_PER_SECOND
+    read_before: int = plan["identify"]["read"]
     # Larger images take longer in proportion; smaller ones are not faster, to be on the safe side.
     weight: float = max(plan["source_bytes"] / records / _IMAGE_BYTES, 1)
-    return records * max(weight / rate + _REQUEST_CPU, _REQUEST_WAIT / _REQUESTS_AT_A_TIME)
+    shortest = _REQUEST_WAIT / _REQUESTS_AT_A_TIME
+    hashing = read_before * max(_REQUEST_CPU, shortest)
+    return hashing + records * max(weight / rate + _REQUEST_CPU, shortest)
 
 
 def _workers(busy: float, workers: Workers, shards: int) -> int:

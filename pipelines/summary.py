@@ -195,6 +195,8 @@ def print_plan(
         table.add_row("", f"{plan['repeated_keys']:,} keys are not unique: the job would fail")
     for name, (kind, shape) in plan["columns"].items():
         table.add_row(f"feature {name}", f"{kind} {_shape(shape)}")
+    if any(plan["identify"].values()):
+        _add_identify(table, plan["identify"])
     table.add_row("bytes in", decimal(plan["source_bytes"]))
     table.add_row("bytes out", f"about {decimal(plan['estimated_bytes'])}")
     if plan["not_reused"]:
@@ -219,6 +221,17 @@ def print_plan(
     if plan["memory_warning"]:
         console.print(plan["memory_warning"])
     console.print(f"Nothing was written to {output}: this is the plan.")
+
+
+def _add_identify(table: Table, work: Mapping[str, int]) -> None:
+    """The work to find identical images, and its effect on the plan."""
+    table.add_row(
+        "copies",
+        f"{counted(work['read'], 'image')} ({decimal(work['read_bytes'])}) to read before writing; "
+        f"{work['listed']:,} have a hash in the listing, {work['cached']:,} were read by an earlier job",
+    )
+    if work["read"]:
+        table.add_row("", "this plan treats each image that has to be read as if it had no copy")
 
 
 def _add_cost(table: Table, cost: Estimate) -> None:

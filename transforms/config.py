@@ -18,6 +18,10 @@ from recordmill.transforms.map_image import MapImage
 from recordmill.transforms.records import BOXES, SPLIT_NAME
 
 MIB = 1 << 20
+CONTENT = "content"
+"""The value of `--group_by` that groups records by the bytes of their images."""
+DROP = "drop"
+"""The value of `--duplicates` that leaves copies out."""
 
 
 def _schemas(text: str) -> str:
@@ -115,7 +119,8 @@ class DatasetConfig:
     )
     group_by: str | None = flag(
         None,
-        "with --splits: records with the same value of this feature stay together",
+        "with --splits: records with the same value of this feature stay together; content: identical images "
+        "stay together, which are read before they are written, as with --duplicates=drop",
         "shards",
         metavar="FEATURE",
     )
@@ -124,6 +129,16 @@ class DatasetConfig:
         "with --splits: records with the same match of this regular expression in their keys stay together",
         "shards",
         metavar="REGEX",
+    )
+    duplicates: str = flag(
+        "keep",
+        "identical images: keep all, and report them in duplicates.jsonl; fail: publish nothing if splits "
+        "share images; drop: leave out all but the first by key, and copies in train if another split has "
+        "the image. drop reads the images before it writes, except those whose MD5 is in the listing of a "
+        "bucket; --plan counts them",
+        "records",
+        values=("keep", "fail", DROP),
+        determines_bytes=False,
     )
     num_shards: int | Mapping[str, int] | None = flag(
         None,
@@ -190,14 +205,6 @@ class DatasetConfig:
         "publish nothing if the dataset has warnings, such as a single class or images without boxes; "
         "with --plan: exit with 1",
         "running",
-        determines_bytes=False,
-    )
-    duplicates: str = flag(
-        "keep",
-        "identical images: keep them, and report them in duplicates.jsonl; with fail, publish nothing if "
-        "splits share images",
-        "running",
-        values=("keep", "fail"),
         determines_bytes=False,
     )
     name: str = flag(
@@ -308,6 +315,21 @@ class DatasetConfig:
                     "decides the order, and --num_shards or the runner the number of shards"
                 )
 
+    @property
+    def groups_by_content(self) -> bool:
+        """Whether identical images stay in one split."""
+        return self.group_by == CONTENT
+
+    @property
+    def drops_duplicates(self) -> bool:
+        """Whether copies are left out."""
+        return self.duplicates == DROP
+
+    @property
+    def identifies_images(self) -> bool:
+        """Whether images have to be identified by their bytes before they are written."""
+        return self.groups_by_content or self.drops_duplicates
+
     def as_json(self) -> dict[str, object]:
         """The fields that determine the bytes, as in manifest.json."""
         fields = dataclasses.asdict(self)
@@ -315,6 +337,8 @@ class DatasetConfig:
         shown = {name: fields[name] for name in own}
         if self.map_image is not None:
             shown["map_image"] = str(self.map_image)
+        if self.drops_duplicates:  # of the values of `duplicates`, only this one determines the bytes
+            shown["duplicates"] = DROP
         return {**shown, **fields["policy"]}
 
     @classmethod
@@ -324,7 +348,7 @@ class DatasetConfig:
         Raises:
             ValueError: a field is unknown to this version, or has a value that it may not have.
         """
-        own = {field.name for field in _in_manifest()}
+        own = {*(field.name for field in _in_manifest()), "duplicates"}
         of_images = {field.name for field in dataclasses.fields(ImagePolicy)}
         unknown = sorted(fields.keys() - own - of_images)
         if unknown:

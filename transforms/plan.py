@@ -12,6 +12,7 @@ import apache_beam as beam
 from rich.filesize import decimal
 
 from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.identify import IdentifyImages
 from recordmill.transforms.records import ClassNames, Failure, ImageRecord, JobError
 from recordmill.transforms.shards import progress
 from recordmill.transforms.shards.dataset_plan import (
@@ -20,6 +21,7 @@ from recordmill.transforms.shards.dataset_plan import (
     planned_statistics,
     slots_warning,
 )
+from recordmill.transforms.shards.identity import HashWork
 from recordmill.transforms.shards.memory import shuffle_warning
 from recordmill.transforms.shards.overview import class_overview, data_warnings
 from recordmill.transforms.shards.previous import Recipe, find_previous, package_version, program_versions
@@ -29,7 +31,8 @@ from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.faults import naming_faults
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import write_file
-from recordmill.transforms.storage.layout import Run
+from recordmill.transforms.storage.hash_cache import remove_other_hashes
+from recordmill.transforms.storage.layout import Run, hashes_folder
 from recordmill.transforms.storage.output import recheck_output, write_failures
 from recordmill.transforms.storage.publication import published_dataset
 from recordmill.transforms.storage.runs import failures_path, kept_bytes, mark_run, recover_runs
@@ -148,6 +151,8 @@ def _begin(run: Run, config: DatasetConfig) -> None:
             )
     recheck_output(run.output, config.overwrite, run.work)
     mark_run(run, package_version("recordmill"))
+    if config.identifies_images and config.shuffles_in_memory:
+        remove_other_hashes(run.hashes, run.token)
 
 
 def nothing_to_write(failures: Iterable[Failure], path: str) -> str:
@@ -196,7 +201,13 @@ class WritePlan(beam.PTransform):
         config, recipe = self.config, None
         if config.dataset_version is not None:
             recipe = Recipe.of(config, program_versions(), self.source)
-        surveyed = entries | "SurveyRecords" >> SurveyRecords(config, f"{self.path}.scratch")
+        scratch, works = f"{self.path}.scratch", []
+        if config.identifies_images:
+            hashes = hashes_folder(file_system(self.output).absolute(self.output))
+            identify = IdentifyImages(config, scratch, hashes, reads=False)
+            entries, work = entries | "IdentifyImages" >> identify
+            works.append(beam.pvalue.AsList(work))
+        surveyed = entries | "SurveyRecords" >> SurveyRecords(config, scratch)
         plan = surveyed | "PlanDataset" >> PlanDataset(config, self.output, run=None, recipe=recipe)
         return plan | "Write" >> beam.Map(
             write_plan,
@@ -205,6 +216,7 @@ class WritePlan(beam.PTransform):
             beam.pvalue.AsList(surveyed.repeated),
             config,
             self.path,
+            *works,
         )
 
 
@@ -215,6 +227,7 @@ def write_plan(
     repeated: Sequence[int],
     config: DatasetConfig,
     path: str,
+    works: Sequence[HashWork] = (),
 ) -> None:
     """Writes what `convert --plan` prints."""
     statistics = planned_statistics(merged_totals(totals, config.untyped_features), plan.settings)
@@ -239,6 +252,7 @@ def write_plan(
         "repeated_keys": len(repeated),
         "previous_version": plan.previous_version,
         "not_reused": plan.not_reused,
+        "identify": sum(works, HashWork())._asdict(),
         "memory_warning": shuffle_warning(config, plan),
         "left_out": [[*key, count] for key, count in sorted(left_out.items())],
     }

@@ -6,9 +6,7 @@ GroupReferences: shuffles the references, not images, and finds keys that are no
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
-import uuid
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -26,6 +24,7 @@ from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.metrics import FailureLog, count, count_left_out
 from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRecord, JobError
 from recordmill.transforms.shards.dataset_plan import DatasetPlan
+from recordmill.transforms.shards.record_spool import RecordSpool
 from recordmill.transforms.shards.references import (
     Batches,
     encode,
@@ -38,11 +37,6 @@ from recordmill.transforms.shards.references import (
     with_split,
 )
 from recordmill.transforms.shards.totals import Totals
-from recordmill.transforms.storage.faults import naming_faults
-from recordmill.transforms.storage.file_system import file_system
-from recordmill.transforms.storage.owner import make_marked_folder
-from recordmill.transforms.storage.spool import Spool
-from recordmill.transforms.storage.zip_member import check_size
 
 _FAILURES, _TOTALS, _HASHES, _REPEATED = "failures", "totals", "hashes", "repeated"
 _COUNTED_AT_ONCE = 1000
@@ -135,13 +129,11 @@ class SurveyFn(beam.DoFn):
         self._scratch = scratch
         self._job = job
         self._pattern = re.compile(config.group_pattern) if config.group_pattern else None
-        self._spool: Spool | None = None
+        self._spool: RecordSpool | None = None
 
     def start_bundle(self) -> None:
         self.teardown()
-        scratch = self._scratch
-        is_here = scratch is not None and file_system(scratch).working_folder(scratch) is not None
-        self._annotations_spool = self._opened_spool() if is_here else None
+        self._spool = RecordSpool(self._scratch, self._job)
         self.totals = Totals(self._config.untyped_features)
         self._hashes = KeyHashes()
         self._references: Batches[str] = Batches()
@@ -178,8 +170,8 @@ class SurveyFn(beam.DoFn):
         yield TaggedOutput(_FAILURES, element)
 
     def finish_bundle(self) -> Iterator[Any]:
-        if self._spool is not None:
-            self._spool.close()
+        assert self._spool is not None
+        self._spool.close()
         count("read", self._read)
         self._log.finish()
         yield from map(in_global_window, self._references.rest())
@@ -192,38 +184,16 @@ class SurveyFn(beam.DoFn):
             self._spool.discard()
         self._spool = None
 
-    def _opened_spool(self) -> Spool:
-        """The spool of this bundle, with files of its own: a bundle may be retried, or have a twin."""
-        if self._spool is None:
-            assert self._scratch is not None
-            folder = os.path.join(self._scratch, self._job)
-            with naming_faults(folder):
-                make_marked_folder(self._scratch)
-                file_system(folder).make_folder(folder)
-            self._spool = Spool(folder, uuid.uuid4().hex, 0)
-        return self._spool
-
-    def _with_reference(self, record: ImageRecord) -> ImageRecord:
-        """The record with a reference to the bytes that it brings, if it brings any.
-
-        Raises:
-            BadInput: the image is too large.
-        """
-        if not record.data:
-            return record
-        check_size(len(record.data), "ImageRecord.data")
-        image = self._opened_spool().add(record.data)
-        return msgspec.structs.replace(record, image=image, size=len(record.data), data=b"")
-
     def _add(self, record: ImageRecord) -> tuple[str, bytes] | None:
         """Counts a record and adds its reference to the batch of its split: the split and the batch if full.
 
         Raises:
             BadInput: an integer of more than 64 bits, or an image that is too large.
         """
-        record = self._with_reference(plain_record(record))
+        assert self._spool is not None
+        record = self._spool.with_reference(plain_record(record))
         content = listed_content(record)
-        reference = pack_reference(record, self._config.seed, content, self._annotations_spool)
+        reference = pack_reference(record, self._config.seed, content, self._spool.annotations)
         hashed = key_digest(record.key)
         self.totals.add(record, hashed, content)
         self._hashes.add(hashed)

@@ -14,6 +14,7 @@ from typing import Any
 import apache_beam as beam
 
 from recordmill.transforms.config import DatasetConfig
+from recordmill.transforms.identify import IdentifyImages
 from recordmill.transforms.metrics import count
 from recordmill.transforms.read import ReadSource
 from recordmill.transforms.reading.against import DIFFERS, CompareTask, class_differences, failed_keys
@@ -247,6 +248,9 @@ class CompareWithSource(beam.PTransform):
         entries = pipeline | "ReadSource" >> ReadSource(
             against.source, against.scratch, against.parts, is_located=True
         )
+        if config.identifies_images:
+            here = dataclasses.replace(config, workers=self._workers, shuffles_in_memory=self._workers > 0)
+            entries = (entries | "IdentifyImages" >> IdentifyImages(here)).entries
         surveyed = entries | "SurveyRecords" >> SurveyRecords(config)
         settings = (
             pipeline

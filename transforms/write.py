@@ -18,6 +18,7 @@ from recordmill.transforms.annotations.sample import Sample
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.duplicates import FindDuplicates, images_of_shard
 from recordmill.transforms.flags import naming_parameters
+from recordmill.transforms.identify import IdentifyImages
 from recordmill.transforms.map_image import MapImage
 from recordmill.transforms.plan import PlanDataset
 from recordmill.transforms.publish import Publish, Written
@@ -88,6 +89,9 @@ class WriteDataset(beam.PTransform):
     def expand(self, entries: beam.PCollection[ImageRecord | Failure | ClassNames]) -> beam.PCollection[str]:
         """Records to a survey, to a plan, to shards; shards to a dataset."""
         config, run = self._config, self.run
+        if config.identifies_images:
+            identify = IdentifyImages(config, run.scratch, run.hashes, run.token)
+            entries = (entries | "IdentifyImages" >> identify).entries
         surveyed = entries | "SurveyRecords" >> SurveyRecords(config, run.scratch, run.token)
         recipe = Recipe.of(config, program_versions(), self._source) if run.version else None
         plan = surveyed | "PlanDataset" >> PlanDataset(config, run.output, run, recipe)

@@ -96,7 +96,8 @@ def _show_bar(console: Console, stop: threading.Event) -> None:
 
 def _update_bar(bar: Progress, task: TaskID, state: ProgressState) -> None:
     if not state.records:
-        bar.update(task, completed=state.listed)
+        doing, completed = ("hashing", state.hashed) if state.hashed else ("listing", state.listed)
+        bar.update(task, description=doing, completed=completed, detail=_hashed_bytes(state))
         return
     bar.update(
         task,
@@ -129,13 +130,18 @@ def _show_lines(stop: threading.Event, only_notes: bool) -> None:
 
 def _line(state: ProgressState) -> str:
     if not state.records:
-        return f"listed {state.listed:,}" if state.listed else ""
+        hashed = f", hashed {state.hashed:,} images, {_hashed_bytes(state)}" if state.hashed else ""
+        return f"listed {state.listed:,}{hashed}" if state.listed or hashed else ""
     share = state.done_records / state.records
     line = f"{state.verb} {state.done_records:,} of {state.records:,} ({share:.0%})"
     seconds = _seconds(state)
     if detail := _detail(state, seconds):
         line += f", {detail}, {seconds * (1 - share) / share:.0f} s left"
     return line
+
+
+def _hashed_bytes(state: ProgressState) -> str:
+    return decimal(state.hashed_bytes) if state.hashed else ""
 
 
 def _seconds(state: ProgressState) -> float:

@@ -94,7 +94,7 @@ EXAMPLES: dict[str, tuple[list[str], list[str]]] = {
     "writer": (["auto", "shards", "beam"], ["tfds"]),
     "name": (["pets", "my set"], [""]),
     "max_failure_ratio": (["0", "0.01", "1", "1.0", ".5"], ["1.5", "-0.1", "1%", "x"]),
-    "duplicates": (["keep", "fail"], ["drop", "Keep", ""]),
+    "duplicates": (["keep", "fail", "drop"], ["Keep", "remove", ""]),
     "strict": (["true", "false", "True", "FALSE"], ["yes", "1", ""]),
     "overwrite": (["true", "false", "True", "FALSE"], ["yes", "1", ""]),
     "dataset_version": (
@@ -221,7 +221,6 @@ EVERYWHERE = {
     "name": "pets",
     "max_failure_ratio": "0.05",
     "strict": "false",
-    "duplicates": "fail",
     "overwrite": "true",
     "splits": "train=0.9,val=0.1",
 }
@@ -253,6 +252,7 @@ BY_ROW = {
     "alpha": "fail",
     "optimize": "lossless",
     "metadata": "strip",
+    "duplicates": "drop",
     "seed": "7",
     "order": "key",
     "shard_size": "1MiB",

@@ -35,6 +35,7 @@ def planned(records: int, size: int = 67_000, shards: int = 100, **more: Any) ->
         "not_reused": "",
         "memory_warning": None,
         "left_out": [],
+        "identify": {"listed": 0, "cached": 0, "read": 0, "read_bytes": 0},
         **more,
     }
 
@@ -70,6 +71,15 @@ def test_larger_images_take_longer_and_smaller_ones_as_long() -> None:
     start = 240 / 3600
     assert hours(1000) == hours(67_000) == approx(1000 * (1 / 30 + 0.004) / 4 / 0.7 / 3600 + start)
     assert hours(134_000) == approx(1000 * (2 / 30 + 0.004) / 4 / 0.7 / 3600 + start)
+
+
+def test_images_that_are_read_before_writing_are_requested_twice() -> None:
+    once = estimate(planned(10_000_000), "keep", "decode", "shards", Workers(FOUR, 100))
+    work = {"listed": 0, "cached": 0, "read": 10_000_000, "read_bytes": 670_000_000_000}
+    twice = estimate(planned(10_000_000, identify=work), "keep", "decode", "shards", Workers(FOUR, 100))
+    assert twice.requests - once.requests == approx(10_000_000 * 0.004 / 10_000)
+    # 50 ms for each request, eight at a time; 4 cores, 70 % busy.
+    assert twice.worker_hours - once.worker_hours == approx(10_000_000 * 0.050 / 8 / 4 / 0.7 / 3600, rel=0.01)
 
 
 def test_the_beam_writer_shuffles_the_records_too() -> None:

@@ -14,7 +14,14 @@ from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Client, Connection, Listener
 from typing import Any
 
-from recordmill.transforms.storage.file_system import ChangedError, Entry, FileSystem, Reader, Status, hash63
+from recordmill.transforms.storage.file_system import (
+    ChangedError,
+    Entry,
+    FileSystem,
+    Reader,
+    Status,
+    version_of_bytes,
+)
 from recordmill.transforms.storage.zip_member import check_size
 
 ADDRESS = "RECORDMILL_TEST_MEMORY"
@@ -60,7 +67,7 @@ class Store:
         """Writes a file."""
         self._check(path, if_generation)
         now = time.time_ns()
-        self.files[path] = data, Status(len(data), hash63(data), now, modified or now)
+        self.files[path] = data, Status(len(data), version_of_bytes(data), now, modified or now)
         self.on_put(path)
         return self.files[path][1]
 
@@ -106,6 +113,9 @@ class MemoryFileSystem(FileSystem):
     def find(self, path: str) -> Status | None:
         found: Status | None = self._ask("find", path)
         return found
+
+    def is_content_version(self, version: int) -> bool:
+        return True
 
     def list(self, folder: str, first: str = "", end: str = "", most: int | None = None) -> Iterator[Entry]:
         above = f"{folder.rstrip('/')}/"

@@ -13,11 +13,12 @@ from google.cloud import storage
 from recordmill.transforms.records import ImageRef
 from recordmill.transforms.storage import gcs, listing
 from recordmill.transforms.storage.confinement import CachedPages, Confinement
-from recordmill.transforms.storage.file_system import Status
+from recordmill.transforms.storage.file_system import Status, file_system, version_of_bytes
 from recordmill.transforms.storage.files import status_of
 from recordmill.transforms.storage.gcs import GcsFileSystem
 from recordmill.transforms.storage.local import version_of
 from recordmill.transforms.storage.reader import ListedReader
+from recordmill.transforms.storage.spool import Spool
 from tests.buckets.server import BucketServer
 
 GCS = GcsFileSystem()
@@ -61,6 +62,20 @@ def test_a_composed_object_is_of_another_version_each_time(bucket: str, bucket_s
     assert found[0].crc32c == found[1].crc32c
     assert found[0].version != found[1].version
     assert stored(f"{bucket}/xy").version == found[1].version
+
+
+def test_the_version_of_an_object_with_an_md5_is_that_of_its_bytes(
+    tmp_path: Path, bucket: str, bucket_server: BucketServer
+) -> None:
+    for name in ("a", "b"):
+        bucket_server.put(f"{bucket}/{name}", name.encode())
+    assert GCS.is_content_version(stored(f"{bucket}/a").version)
+    assert stored(f"{bucket}/a").version == version_of_bytes(b"a")
+    assert not GCS.is_content_version(composed(bucket, "c", "a", "b").version)
+    with Spool(str(tmp_path), "container", 1) as spool:
+        assert spool.add(b"a").version == -version_of_bytes(b"a")
+    (tmp_path / "a").write_bytes(b"a")
+    assert not file_system(str(tmp_path)).is_content_version(status_of(str(tmp_path / "a")).version)
 
 
 def status_of_object(**changed: Any) -> Status:

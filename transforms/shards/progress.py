@@ -13,6 +13,8 @@ class ProgressState:
 
     Attributes:
         listed: records and failures that the source has yielded.
+        hashed: images read to find identical ones, before any is written.
+        hashed_bytes: of those.
         records: to write or verify; 0 until they are counted.
         writing_since: `time.monotonic` of the last change of `records`.
         notes: messages for the user, in order.
@@ -20,6 +22,8 @@ class ProgressState:
     """
 
     listed: int = 0
+    hashed: int = 0
+    hashed_bytes: int = 0
     records: int = 0
     source_bytes: int = 0
     done_records: int = 0
@@ -48,6 +52,12 @@ def reset(verb: str = "wrote") -> None:
 def add_listed(count: int) -> None:
     with _lock:
         _state.listed += count
+
+
+def add_hashed(images: int, image_bytes: int) -> None:
+    with _lock:
+        _state.hashed += images
+        _state.hashed_bytes += image_bytes
 
 
 def set_totals(records: int, source_bytes: int) -> None:

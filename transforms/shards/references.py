@@ -74,10 +74,12 @@ def split_of(group: str, fractions: Mapping[str, float]) -> str:
 def with_split(record: ImageRecord, config: DatasetConfig, pattern: re.Pattern[str] | None) -> ImageRecord:
     """`record` with the split that it goes into; `pattern` is `config.group_pattern`, compiled.
 
+    `IdentifyImages` chooses the splits of groups by content.
+
     Raises:
         BadInput: no group, or the name of the split cannot be part of a shard's name.
     """
-    if config.splits:
+    if config.splits and not config.groups_by_content:
         split = split_of(group_of(record, config.group_by, pattern), config.splits)
     else:
         split = record.split or DEFAULT_SPLIT
@@ -161,6 +163,11 @@ class Batches(Generic[K]):
         opened, self._open, self._held = self._open, {}, 0
         for key, batch in opened.items():
             yield key, bytes(batch)
+
+
+def batch_of(several: Iterable[bytes]) -> bytes:
+    """One batch of some items."""
+    return b"".join(part for item in several for part in (_LENGTH.pack(len(item)), item))
 
 
 def items(batches: Iterable[bytes]) -> Iterator[bytes]:
@@ -340,6 +347,14 @@ class _Packed(msgspec.Struct, frozen=True, array_like=True):
 
 
 _decode = msgspec.msgpack.Decoder(_Packed).decode
+
+
+def with_packed_split(packed: bytes, split: str) -> bytes:
+    """A record of `pack_record` with another split."""
+    found = _decode(packed)
+    return encode(replace(found, record=replace(found.record, split=split)))
+
+
 _decode_annotations = msgspec.msgpack.Decoder(Annotations).decode
 
 

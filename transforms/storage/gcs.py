@@ -23,14 +23,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ParamSpec, TypeVar
 import google_crc32c
 
 from recordmill.transforms.storage.file_system import (
+    LEAST_CONTENT_VERSION,
     ChangedError,
     Entry,
     FileSystem,
     List,
     Reader,
     Status,
+    content_version,
     file_system,
     hash63,
+    version_of_bytes,
 )
 from recordmill.transforms.storage.gcs_client import (
     blob,
@@ -118,10 +121,13 @@ class GcsFileSystem(FileSystem):
     def missing(self, path: str) -> str:
         return "object or folder" if self.is_folder(f"gs://{split_uri(path)[0]}") else "bucket"
 
+    def is_content_version(self, version: int) -> bool:
+        """Of an object that has an MD5: a composed one has none."""
+        return version >= LEAST_CONTENT_VERSION
+
     def is_unchanged(self, path: str, version: int, data: bytes) -> bool:
         """Needs a request only where the bytes do not have the listed version."""
-        md5 = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
-        return version == _content_version(md5, len(data)) or super().is_unchanged(path, version, data)
+        return version == version_of_bytes(data) or super().is_unchanged(path, version, data)
 
     def list(self, folder: str, first: str = "", end: str = "", most: int | None = None) -> Iterator[Entry]:
         """Page by page, one request each. An object that only stands for the folder itself is left out."""
@@ -452,15 +458,11 @@ def _status(found: Any) -> Status:
     """
     size, generation, crc32c = int(found.size or 0), int(found.generation or 0), found.crc32c or ""
     if found.md5_hash:
-        version = _content_version(found.md5_hash, size)
+        version = content_version(found.md5_hash, size)
     else:
-        version = hash63(f"{generation} {crc32c}".encode())
+        version = hash63(f"{generation} {crc32c}".encode()) % LEAST_CONTENT_VERSION or 1
     modified = int(found.updated.timestamp() * 1_000_000) * 1000 if found.updated else 0
     return Status(size, version, generation, modified, crc32c)
-
-
-def _content_version(md5: str, size: int) -> int:
-    return hash63(f"{md5} {size}".encode())
 
 
 _copies = _Copies()

@@ -26,6 +26,8 @@ CHECKPOINT_ENDING = ".state"
 """Of the checkpoint of a finished, unpublished shard, among the shards of a run."""
 LINEAGE_ENDING = ".rows.gz"
 """Of the files of lineage in a version."""
+HASHES = "hashes"
+"""The folder below `.recordmill` of hashes of images that were read before."""
 FORMAT_VERSION = 1
 """Of manifest.json, and of what runs note under `.recordmill`."""
 NOTE_START = f'{{"format_version": {FORMAT_VERSION}, '
@@ -86,6 +88,11 @@ class Run:
         return os.path.join(self.folder, "scratch")
 
     @property
+    def hashes(self) -> str:
+        """The folder of hashes of images, which outlives the run."""
+        return hashes_folder(self.locked)
+
+    @property
     def sample(self) -> str:
         """The file of the measured size of a sample of the records."""
         return os.path.join(self.folder, "sample.json")
@@ -94,6 +101,11 @@ class Run:
     def records(self) -> str:
         """The folder that Beam's own writer uses for this one job."""
         return os.path.join(self.folder, f"tfrecord-{self.token}")
+
+
+def hashes_folder(output: str) -> str:
+    """The folder of hashes of images of an output, or of all versions of a dataset."""
+    return os.path.join(output, RUNS, HASHES)
 
 
 def check_name(output: str, name: object) -> str:

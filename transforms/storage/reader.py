@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from recordmill.transforms.records import BadInput, ImageRef
 from recordmill.transforms.storage.faults import os_fault
@@ -121,20 +121,21 @@ _UNKNOWN_BYTES = 1 << 20
 Loading = Future[bytes] | None
 
 _T = TypeVar("_T")
+_L = TypeVar("_L", bound=Future[Any] | None)
 
 
 def read_ahead(
-    items: Iterable[_T], begin: Callable[[_T], Loading], listed_bytes: Callable[[_T], int]
-) -> Iterator[tuple[_T, Loading]]:
+    items: Iterable[_T], begin: Callable[[_T], _L], listed_bytes: Callable[[_T], int]
+) -> Iterator[tuple[_T, _L]]:
     """Yields each item, in order, and the loading of its image, which begins ahead.
 
     Args:
         items: records or references.
         begin: begins the loading of an item's image; None if there is nothing to wait for.
         listed_bytes: of the image; 0 where they are not known. It then counts as the largest such image that
-            was read before.
+            was read before, if loading returns its bytes.
     """
-    waiting: collections.deque[tuple[_T, Loading, int]] = collections.deque()
+    waiting: collections.deque[tuple[_T, _L, int]] = collections.deque()
     held, unknown = 0, _UNKNOWN_BYTES
     try:
         for item in items:
@@ -147,7 +148,7 @@ def read_ahead(
                     unknown = max(unknown, _loaded_bytes(loading))
             loading = begin(item)
             if loading is None and not waiting:
-                yield item, None
+                yield item, loading
             else:
                 size = listed or unknown
                 waiting.append((item, loading, size))
@@ -160,7 +161,7 @@ def read_ahead(
                 loading.cancel()
 
 
-def _loaded_bytes(loading: Loading) -> int:
+def _loaded_bytes(loading: Future[Any] | None) -> int:
     if loading is None or not loading.done() or loading.cancelled() or loading.exception() is not None:
         return 0
     return len(loading.result())

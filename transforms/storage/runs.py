@@ -30,6 +30,7 @@ from recordmill.transforms.storage.layout import (
     CHECKPOINT_ENDING,
     FAILURES,
     FORMAT_VERSION,
+    HASHES,
     MANIFEST,
     NOTE_START,
     RUNS,
@@ -87,7 +88,7 @@ def strange_entries(output: str) -> list[str]:
     strange = []
     for found in system.contents(runs):
         path = found.path
-        is_ours = _marker(path) is not None or _is_ours(path) if found.is_folder else lock.is_lock_file(path)
+        is_ours = _is_our_folder(path) if found.is_folder else lock.is_lock_file(path)
         if not is_ours:
             strange.append(os.path.relpath(path, output))
     return strange
@@ -238,6 +239,12 @@ def _made_in(folder: str) -> Iterator[Entry]:
             is_ours = None if found.is_folder else _OUR_SHARDS.fullmatch(found.basename)
         if is_ours:
             yield found
+
+
+def _is_our_folder(folder: str) -> bool:
+    """Whether a folder under `.recordmill` is that of a run, or of hashes."""
+    is_of_hashes = os.path.basename(folder) == HASHES and owner_of(folder) is not None
+    return is_of_hashes or _marker(folder) is not None or _is_ours(folder)
 
 
 def _is_ours(folder: str) -> bool:

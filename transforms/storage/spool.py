@@ -11,7 +11,7 @@ from typing import IO
 
 from recordmill.transforms.records import ImageRef, JobError
 from recordmill.transforms.storage.faults import check_room, naming_faults
-from recordmill.transforms.storage.file_system import NEW, ChangedError, file_system, hash63
+from recordmill.transforms.storage.file_system import NEW, ChangedError, file_system, version_of_bytes
 from recordmill.transforms.storage.paths import real_path
 from recordmill.transforms.storage.scratch import scratch_folder
 
@@ -23,8 +23,8 @@ _LOOKED_AFTER = 16 << 20  # bytes written between two looks at the free space
 class Spool:
     """Writes pieces of bytes one after the other, into as many files as necessary.
 
-    The same pieces in the same order get the same references each time; the version in a reference is minus a
-    hash of the piece. References may be followed once the spool is closed.
+    The same pieces in the same order get the same references each time; the version in a reference is minus
+    the `content_version` of the piece. References may be followed once the spool is closed.
 
     with Spool(scratch, "train.parquet", version) as spool:
         ref = spool.add(data)
@@ -79,7 +79,7 @@ class Spool:
                 descriptor, self._path = tempfile.mkstemp(prefix="spool-", dir=self._folder)
                 self._file = os.fdopen(descriptor, "wb")
             self._file.write(data)
-        ref = ImageRef(self._target, self._size, len(data), pixels, -hash63(data))
+        ref = ImageRef(self._target, self._size, len(data), pixels, -version_of_bytes(data))
         self._size += len(data)
         return ref
 
