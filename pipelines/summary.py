@@ -15,15 +15,26 @@ from rich.table import Table
 
 from recordmill.pipelines.estimate import Estimate
 from recordmill.pipelines.terminal import plain_console
-from recordmill.transforms.pages.text import counted
+from recordmill.transforms.pages.text import counted, share_text
 from recordmill.transforms.shards.duplicates import Duplicates, first_groups
-from recordmill.transforms.shards.overview import DataWarning, class_texts, source_facts
+from recordmill.transforms.shards.overview import (
+    DataWarning,
+    class_texts,
+    pixel_shares,
+    quoted,
+    source_facts,
+)
+from recordmill.transforms.shards.statistics import Statistics
 from recordmill.transforms.storage.files import read_text
-from recordmill.transforms.storage.layout import DATASET_INFO, DUPLICATES, LATEST, REPORT
+from recordmill.transforms.storage.layout import DATASET_INFO, DUPLICATES, LATEST, REPORT, REPORT_DATA
 from recordmill.transforms.storage.versions import Version
 
 # As measured on photographs with libjpeg-turbo, and with tf.io.decode_jpeg.
 _PROGRESSIVE = "progressive JPEGs take 2.1 to 2.6 times as long as baseline JPEGs, each time they are read"
+# Masks whose pixels are counted, as the manifest calls them.
+_OF_CLASSES = frozenset(("class", "panoptic_category"))
+# Classes of masks that have a line of their own.
+_MOST_CLASSES = 10
 # Characters of the longest bar of a histogram.
 _BAR = 40
 # Groups of duplicates that are shown.
@@ -42,6 +53,8 @@ def print_result(manifest_path: str) -> None:
     _add_facts(table, source_facts(manifest["source"], reason))
     table.add_row("schema", manifest["config"]["schema"])
     _add_facts(table, class_texts(manifest.get("classes", {}), len(manifest["labels"])))
+    for number, line in enumerate(_pixel_lines(manifest_path, manifest)):
+        table.add_row("" if number else "pixels", line)
     table.add_row("read", f"{counts['read']:,}")
     added = f" ({counts['added']:,} added by --map_image)" if counts.get("added") else ""
     table.add_row("written", f"{counts['written']:,}{added}")
@@ -83,6 +96,24 @@ def print_result(manifest_path: str) -> None:
     to_read = f"To read the version that {home}/{LATEST} names:" if version else "To read it:"
     console.print(f"The dataset is in {folder}/.{shown} {to_read}\n")
     console.print(_reading(home, folder, split, DATASET_INFO in manifest["files"]))
+
+
+def _pixel_lines(manifest_path: str, manifest: Mapping[str, Any]) -> list[str]:
+    """The share of each class in the pixels of masks, and the number of its images; from report.json."""
+    if _OF_CLASSES.isdisjoint(manifest["annotations"]["stored"]) or REPORT_DATA not in manifest["files"]:
+        return []
+    splits = json.loads(read_text(f"{manifest_path.rpartition('/')[0] or '.'}/{REPORT_DATA}"))["splits"]
+    statistics = {name: Statistics.from_json(found) for name, found in splits.items()}
+    shares = pixel_shares(statistics, {int(number): name for number, name in manifest["labels"].items()})
+    classes, ignored = [one for one in shares if one.name], [one for one in shares if not one.name]
+    shown, others = classes[:_MOST_CLASSES], classes[_MOST_CLASSES:]
+    rows = [(one.share, f"{quoted(one.name)} in {counted(one.images, 'image')}") for one in shown]
+    if others:
+        rest = counted(len(others), "other class", "other classes")
+        rows.append((sum(one.share for one in others), f"{rest}; {REPORT_DATA} has all"))
+    rows += ((one.share, f"of all pixels are ignored, in {counted(one.images, 'image')}") for one in ignored)
+    width = max(len(share_text(share)) for share, _ in rows) if rows else 0
+    return [f"{share_text(share):>{width}}  {text}" for share, text in rows]
 
 
 def _add_facts(table: Table, facts: Mapping[str, str]) -> None:

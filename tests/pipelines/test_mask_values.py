@@ -40,9 +40,10 @@ def drawn_mask(path: Path, replaced: Mapping[int, int] = MAP) -> np.ndarray:
     return np.select([ids == old for old in replaced], list(replaced.values()), ids)
 
 
-def test_classes_are_merged_and_ignored(tmp_path: Path) -> None:
+def test_classes_are_merged_and_ignored(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     source, output = roads(tmp_path / "in"), tmp_path / "out"
     assert convert("--input", source, "--output", output, *FLAGS) == 0
+    table = [" ".join(line.split()) for line in capfd.readouterr().out.splitlines()]
     found = by_key(output)
     assert len(found) == 4
     total = np.zeros(256, np.int64)
@@ -56,6 +57,10 @@ def test_classes_are_merged_and_ignored(tmp_path: Path) -> None:
     (counted,) = json.loads((output / "report.json").read_text())["splits"].values()
     assert counted["pixels"] == {str(one): int(total[one]) for one in np.flatnonzero(total)}
     assert counted["pixel_images"] == {str(one): int(images[one]) for one in np.flatnonzero(total)}
+    road, other = (f"{100 * total[one] / total[:2].sum():.0f} %" for one in (1, 0))
+    at = table.index(f"pixels {road} 'road' in {images[1]} images")
+    ignored = f"{100 * total[255] / total.sum():.0f} % of all pixels are ignored, in {images[255]} images"
+    assert table[at + 1 : at + 3] == [f"{other} 'background' in {images[0]} images", ignored]
     made = manifest(output)
     assert made["labels"] == {"0": "background", "1": "road"}
     assert made["config"]["mask_values"] == {"car": "road", "3": "1", "void": "255"}

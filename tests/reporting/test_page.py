@@ -16,7 +16,7 @@ from recordmill.transforms.pages.histograms import (
 )
 from recordmill.transforms.pages.render import name_markup
 from recordmill.transforms.pages.text import share_text, size_text
-from recordmill.transforms.reporting.page import ACTIONS, MOST_CLASSES, html_text
+from recordmill.transforms.reporting.page import ACTIONS, MOST_CLASSES, class_balances, html_text
 from recordmill.transforms.shards.statistics import Statistics
 from recordmill.transforms.storage.sealed import is_sealed, seal
 from tests.reporting.found import EVIL, RTL, findings, manifest, picture
@@ -189,9 +189,16 @@ def test_pixels_of_masks() -> None:
     words = said(table)
     assert "3 classes. background has the most (25,000), dog the fewest (1,000): 25 times as many." in words
     assert "1 of 3 classes have no pixel in val: cat." in words and "void" not in words
-    assert (
-        "3.3 % of all pixels have the ignore label 255 and are not in the table: train 1,000, val 0." in words
-    )
+    ignored = "3.3 % of all pixels have the ignore label 255 and are not in the table: train 1,000, val 0."
+    assert f"{ignored} They are in 1 image." in words
+
+
+def test_classes_that_are_merged_in_masks_need_no_pixels() -> None:
+    train = masked({1: 9})
+    train.objects.update([1, 2])
+    for is_merged, expected in ((False, ["cat", "dog"]), (True, ["dog"])):
+        balances = class_balances({"train": train}, {1: "car", 2: "cat", 3: "dog"}, is_merged)
+        assert balances[-1].unused == expected
 
 
 def test_masks_without_class_names_and_without_ignored_pixels() -> None:
@@ -200,7 +207,7 @@ def test_masks_without_class_names_and_without_ignored_pixels() -> None:
     assert classes({0: "a"}, train=masked({})) == ""
     words = said(classes({1: "a"}, train=masked({255: 9})))
     ignored = "100 % of all pixels have the ignore label 255 and are not in the table: train 9."
-    assert words.strip() == f"Pixels of masks\n{ignored}"
+    assert words.strip() == f"Pixels of masks\n{ignored} They are in 1 image."
 
 
 def test_only_the_largest_classes_have_a_line() -> None:

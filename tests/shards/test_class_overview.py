@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from recordmill.transforms.shards.overview import class_overview, class_texts, source_facts
+from recordmill.transforms.shards.overview import class_overview, class_texts, pixel_shares, source_facts
 from recordmill.transforms.shards.statistics import Statistics
 
 NAMES = {0: "cat", 1: "dog", 2: "bird", 3: "unused"}
@@ -57,6 +57,23 @@ def test_classes_of_masks_are_counted_in_pixels() -> None:
     assert class_texts(class_overview(statistics, {2: "bird"}), 1) == {
         "mask classes": "2: the largest is '0' with 700 pixels, the smallest is 'bird' with 35"
     }
+
+
+def test_shares_of_classes_in_masks() -> None:
+    def masked(pixels: dict[int, int], images: dict[int, int]) -> Statistics:
+        return Statistics(pixels=Counter(pixels), pixel_images=Counter(images))
+
+    train = masked({0: 500, 2: 200, 255: 1000}, {0: 3, 2: 2, 255: 3})
+    val = masked({0: 100, 1: 200}, {0: 1, 1: 1})
+    assert pixel_shares({"train": train, "val": val}, NAMES) == [
+        ("cat", 0.6, 4),
+        ("dog", 0.2, 1),
+        ("bird", 0.2, 2),
+        ("", 0.5, 3),
+    ]
+    assert pixel_shares({"val": val}, {1: "dog"}) == [("dog", 2 / 3, 1), ("0", 1 / 3, 1)]
+    assert pixel_shares({"train": masked({255: 9}, {255: 1})}, NAMES) == [("", 1, 1)]
+    assert pixel_shares({}, NAMES) == []
 
 
 def test_no_class_at_all() -> None:

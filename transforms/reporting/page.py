@@ -82,6 +82,7 @@ class Balance(NamedTuple):
         unused: names of the classes that no split has.
         ignored: number of pixels with the ignore label, by split; empty if there are none.
         ignored_share: of all pixels.
+        ignored_images: number of images that have such pixels.
     """
 
     title: str
@@ -97,6 +98,7 @@ class Balance(NamedTuple):
     has_images: bool = False
     ignored: Mapping[str, int] = {}
     ignored_share: float = 0.0
+    ignored_images: int = 0
     ignore_label: int = IGNORE
 
     @property
@@ -106,28 +108,41 @@ class Balance(NamedTuple):
         return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2g}"
 
 
-def class_balances(statistics: Mapping[str, Statistics], names: Mapping[int, str]) -> list[Balance]:
-    """The balance of labels, objects and pixels; kinds that no split has are left out."""
+def class_balances(
+    statistics: Mapping[str, Statistics], names: Mapping[int, str], is_merged: bool = False
+) -> list[Balance]:
+    """The balance of labels, objects and pixels; kinds that no split has are left out.
+
+    If classes are merged in masks (`is_merged`), the classes of labels and objects need no pixels.
+    """
     found = [
         _balance("Labels of images", "label", {key: one.labels for key, one in statistics.items()}, names),
         _balance("Objects", "object", {key: one.objects for key, one in statistics.items()}, names),
-        _pixel_balance(statistics, names),
+        _pixel_balance(statistics, names, is_merged),
     ]
     return [one for one in found if one.rows or one.ignored]
 
 
-def _pixel_balance(statistics: Mapping[str, Statistics], names: Mapping[int, str]) -> Balance:
+def _pixel_balance(
+    statistics: Mapping[str, Statistics], names: Mapping[int, str], is_merged: bool
+) -> Balance:
     """Ignored pixels are counted separately. Id 0 is the background if only other ids have names."""
     counts = {split: one.pixels.copy() for split, one in statistics.items()}
     total = sum(found.total() for found in counts.values())
     ignored = {split: found.pop(IGNORE, 0) for split, found in counts.items()}
     names = {one: name for one, name in names.items() if one != IGNORE}
+    if is_merged:
+        of_others = set[int]().union(*({*one.labels, *one.objects} for one in statistics.values()))
+        pixels = set[int]().union(*counts.values())
+        names = {one: name for one, name in names.items() if one in pixels or one not in of_others}
     if names and 0 not in names and any(found[0] for found in counts.values()):
         names = {0: "background", **names}
     images = {split: one.pixel_images for split, one in statistics.items()}
     balance = _balance("Pixels of masks", "pixel", counts, names, images)
     if any(ignored.values()):
-        balance = balance._replace(ignored=ignored, ignored_share=sum(ignored.values()) / total)
+        seen = sum(found[IGNORE] for found in images.values())
+        share = sum(ignored.values()) / total
+        balance = balance._replace(ignored=ignored, ignored_share=share, ignored_images=seen)
     return balance
 
 
@@ -196,7 +211,9 @@ def html_text(findings: Findings) -> str:
         records=total.records,
         facts=_facts(findings),
         warnings=data_warnings(findings.statistics, findings.labels, findings.duplicates),
-        balances=class_balances(findings.statistics, findings.labels),
+        balances=class_balances(
+            findings.statistics, findings.labels, bool(manifest.get("config", {}).get("mask_values"))
+        ),
         stored=_stored(manifest.get("annotations", {}).get("stored", {})),
         formats=manifest.get("formats", {}),
         sample_groups=_sample_groups(findings.samples),

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from recordmill.transforms.records import IGNORE
 from recordmill.transforms.shards.duplicates import Duplicates, shared_images
@@ -34,6 +34,32 @@ def class_overview(statistics: Mapping[str, Statistics], names: Mapping[int, str
     }
     del counts["pixels"][IGNORE]
     return {kind: _overview(found, names) for kind, found in counts.items() if found}
+
+
+class PixelShare(NamedTuple):
+    """A class in masks.
+
+    Attributes:
+        name: empty for the ignored pixels.
+        share: of the pixels that are not ignored; for the ignored pixels, of all.
+        images: number of images that have it.
+    """
+
+    name: str
+    share: float
+    images: int
+
+
+def pixel_shares(statistics: Mapping[str, Statistics], names: Mapping[int, str]) -> list[PixelShare]:
+    """The classes in masks, the largest first, then the ignored pixels if there are any."""
+    pixels = summed(one.pixels for one in statistics.values())
+    images = summed(one.pixel_images for one in statistics.values())
+    total, ignored = pixels.total(), pixels.pop(IGNORE, 0)
+    found = [
+        PixelShare(names.get(one, str(one)), pixels[one] / pixels.total(), images[one])
+        for one in sorted(pixels, key=lambda one: (-pixels[one], one))
+    ]
+    return [*found, PixelShare("", ignored / total, images[IGNORE])] if ignored else found
 
 
 def class_texts(classes: Mapping[str, Any], named: int) -> dict[str, str]:
