@@ -59,6 +59,52 @@ def test_the_staged_pipeline_makes_the_dataset(submitter: Submitter, local: Path
     check(submitter, tmp_path, run_staged(submitter, tmp_path), local)
 
 
+STEP = """
+from recordmill import Sample
+
+
+def halves(sample: Sample):
+    if sample.key == "circle/circle_001.jpg":
+        return "left out"
+    return cut(sample)
+
+
+def cut(sample):
+    height, width = sample.pixels.shape[:2]
+    for left in (0, width // 2):
+        yield sample.crop(left, 0, left + width // 2, height)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("writer", ["shards", "beam"])
+def test_the_staged_pipeline_has_the_function(
+    writer: str, submitter: Submitter, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The module of `--map_image` is on the submitting machine only."""
+    steps = tmp_path / "steps"
+    steps.mkdir()
+    name = f"staged_{writer}"
+    (steps / f"{name}.py").write_text(STEP)
+    monkeypatch.syspath_prepend(steps)
+    flags = [f"--map_image={name}:halves", f"--writer={writer}", *FLAGS]
+    assert convert("--input", photos, "--output", tmp_path / "local", *flags, "--quiet") == 0
+    assert submitter.run("--async", "--quiet", *flags).status == 0
+    found = run_staged(submitter, tmp_path)
+    assert found["counters"]["added"] == 11
+    assert found["counters"]["skipped/map/left out by map_image"] == 1
+    submitter.buckets.download("gs://pictures/out", tmp_path / "remote")
+    made, expected = manifest(tmp_path / "remote"), manifest(tmp_path / "local")
+    assert made["counts"] == {"read": 13, "written": 22, "failed": 1, "skipped": 1, "added": 11}
+    assert (made["counts"], made["config"]["map_image"]) == (
+        expected["counts"],
+        expected["config"]["map_image"],
+    )
+    assert by_key(tmp_path / "remote") == by_key(tmp_path / "local")
+    if writer == "shards":
+        assert digests(tmp_path / "remote") == digests(tmp_path / "local")
+
+
 @pytest.mark.slow
 def test_a_job_that_is_run_as_it_is_followed(submitter: Submitter, local: Path, tmp_path: Path) -> None:
     """The whole way: submitted, run elsewhere, done, and told of as a local run is."""

@@ -40,6 +40,13 @@ def blocks(text: str) -> list[Block]:
     return found
 
 
+def write_modules(text: str, folder: Path) -> None:
+    """Writes the Python modules of a page: the programs that begin with `# NAME.py`."""
+    for one in blocks(text):
+        if name := re.match(r"# (\w+\.py)\n", one.text):
+            (folder / name[1]).write_text(one.text, "utf-8")
+
+
 def commands(text: str) -> list[list[str]]:
     """The commands of a shell block, as argument lists."""
     lines = text.replace("\\\n", " ").splitlines()

@@ -21,7 +21,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentP
 from docs.generate import COMMANDS
 from recordmill.pipelines import cli
 from tests.docs.inputs import draw_inputs
-from tests.docs.pages import PAGES, ROOT, Block, arguments, blocks, commands, prose, text_of
+from tests.docs.pages import PAGES, ROOT, Block, arguments, blocks, commands, prose, text_of, write_modules
 
 BY_NAME = {command.name: command for command in COMMANDS}
 # Pages whose code has tests of its own.
@@ -60,7 +60,12 @@ def commands_of(page: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_commands_parse(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_parse(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    write_modules(text_of(page), tmp_path)
     of_beam = flags_of_beam()
     for words in commands_of(page):
         if (given := arguments(words)) is None:

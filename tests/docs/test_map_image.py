@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from recordmill.transforms.images.mask import encode_mask
-from tests.docs.pages import arguments, blocks, commands, text_of
+from tests.docs.pages import arguments, blocks, commands, text_of, write_modules
 from tests.images.drawn import Array, tensorflow_pixels
 from tests.lazy import tf
 from tests.pipelines.conversion import by_key, command, failures, manifest
@@ -28,12 +27,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with the modules of the page."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    for one in blocks(text_of(PAGE)):
-        if one.language == "python":
-            name = re.match(r"# (\w+)\.py\n", one.text)
-            assert name is not None
-            (tmp_path / f"{name[1]}.py").write_text(one.text)
-            sys.modules.pop(name[1], None)
+    write_modules(text_of(PAGE), tmp_path)
+    for path in tmp_path.glob("*.py"):
+        sys.modules.pop(path.stem, None)
     return tmp_path
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.buckets.asking import asked
 from tests.buckets.server import BucketServer
 from tests.patched import patched_site
-from tests.pipelines.comparison import payloads
+from tests.pipelines.comparison import assert_same_dataset, payloads
 from tests.pipelines.conversion import command, digests
 from tests.pipelines.test_own_images import COUNT, check, write
 from tests.runners.calls import (
@@ -91,6 +91,25 @@ def test_embedded_beam_writes_the_same_records(
     status, said = convert(photos, tmp_path / "out", *embedded, *INPUT_FLAGS)
     assert status == 0, said
     assert_same_records(tmp_path / "out", direct)
+
+
+def test_a_function_makes_the_same_bytes(embedded: list[str], photos: Path, tmp_path: Path) -> None:
+    flags = [*INPUT_FLAGS, "--map_image=tests.runners.halved:halves"]
+    outputs = tmp_path / "flink", tmp_path / "direct", tmp_path / "beam"
+    runs = ([*embedded, "--writer=shards"], ["--writer=shards"], embedded)
+    for output, more in zip(outputs, runs, strict=True):
+        status, said = convert(photos, output, *flags, "--name=photos", *more)
+        assert status == 0, said
+    assert_same_shards(*outputs[:2])
+    assert_same_dataset(*outputs[1:])
+    assert Counter(payloads(outputs[1])) == Counter(payloads(outputs[2]))
+    counts = json.loads((outputs[0] / "manifest.json").read_text())["counts"]
+    assert counts["skipped"] and counts["added"]
+    assert (
+        counts["written"]
+        == 2 * counts["added"]
+        == 2 * (counts["read"] - counts["failed"] - counts["skipped"])
+    )
 
 
 def test_a_version_takes_over_from_the_one_before(embedded: list[str], photos: Path, tmp_path: Path) -> None:

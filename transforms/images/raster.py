@@ -43,6 +43,7 @@ _CONVERSIONS = {
     "CMYK": "RGB",
     "YCbCr": "RGB",
 }
+_COPIED_AT_ONCE = 1 << 24
 _NATIVE = "L" if sys.byteorder == "little" else "B"
 
 
@@ -208,7 +209,7 @@ def _shallow(image: Image.Image, data: bytes, kind: str) -> Picture:
     mode = _CONVERSIONS.get(image.mode, image.mode)
     if mode != image.mode:
         image = image.convert(mode)
-    pixels = np.asarray(image)
+    pixels = _pixels(image)
     if image.mode.startswith("I"):
         pixels = pixels.astype(np.uint16)
     pixels = pixels.reshape(image.height, image.width, -1)
@@ -219,6 +220,21 @@ def _shallow(image: Image.Image, data: bytes, kind: str) -> Picture:
     if transparency is not None and image.mode in ("L", "RGB"):
         pixels = _with_key(pixels, transparency)
     return Picture(pixels, narrowed=narrowed)
+
+
+def _pixels(image: Image.Image) -> Array:
+    """The pixels of an image; those of a very large one are copied in strips, not twice."""
+    if image.width * image.height <= _COPIED_AT_ONCE:
+        return np.asarray(image)
+    tops = range(0, image.height, max(_COPIED_AT_ONCE // image.width, 1))
+    pixels: Array | None = None
+    for top in tops:
+        strip = np.asarray(image.crop((0, top, image.width, min(top + tops.step, image.height))))
+        if pixels is None:
+            pixels = np.empty((image.height, *strip.shape[1:]), strip.dtype)
+        pixels[top : top + len(strip)] = strip
+    assert pixels is not None
+    return pixels
 
 
 def _refuse_wide(image: Image.Image, kind: str) -> None:
