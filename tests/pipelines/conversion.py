@@ -92,6 +92,16 @@ def failures(output: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in file]
 
 
+def duplicates(output: Path) -> list[dict[str, Any]]:
+    """The lines of duplicates.jsonl, without the locations of the records; none without the file."""
+    path = output / "duplicates.jsonl"
+    found = [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+    for one in (record for group in found for record in group["records"]):
+        one.pop("shard", None)
+        one.pop("record", None)
+    return found
+
+
 def digests(output: Path) -> dict[str, str]:
     """sha256 of each shard and index."""
     paths = [*output.glob("*.tfrecord"), *output.glob("index/*.idx")]

@@ -123,6 +123,8 @@ def test_a_version_takes_over_from_the_one_before(embedded: list[str], photos: P
     assert status == 0, said
     assert convert(source, scratch, *INPUT_FLAGS, "--name=out")[0] == 0
     assert digests(home / "1.0.1") == digests(scratch)
+    listed = (home / "1.0.1/duplicates.jsonl").read_bytes()
+    assert listed == (scratch / "duplicates.jsonl").read_bytes()
     made = json.loads((home / "1.0.1/manifest.json").read_text())
     assert made["counts"]["failed"] == 1  # which is tried again
     assert made["provenance"]["work"] == {"source_reads": 2, "images": 2, "masks": 0}

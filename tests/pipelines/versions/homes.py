@@ -118,9 +118,9 @@ def described(version: Path) -> dict[str, Any]:
 def lineage(path: Path) -> dict[str, Any]:
     """A lineage file without the time of its shard and the names of mask maps."""
     records = read_records(io.BytesIO(gzip.decompress(path.read_bytes())))
-    header, *rows = map(msgspec.msgpack.decode, records)
+    header, *lists = map(msgspec.msgpack.decode, records)
     assert header.pop("stamp")
-    return {**header, "rows": [row[:6] + row[7:] for row in rows]}
+    return {**header, "rows": [row[:7] + row[8:] for rows in lists for row in rows]}
 
 
 def settings(path: Path) -> dict[str, Any]:
