@@ -50,7 +50,8 @@ REMEDIES = {
         "The id has no name in data.yaml or obj.names. Add the name, or correct the line."
     ),
     "class id that means ignored pixels": (
-        "No class may have the id 255: it means ignored pixels. Shift the ids with `--label_offset`."
+        "No class may have the id 255: it means ignored pixels. Shift the ids with `--label_offset`, or "
+        "ignore the class with `--ignore_label`."
     ),
     "class id too large for a mask": "A mask stores ids up to 65,535.",
     "class id too large for mask_raw": "`--schema plain` stores ids up to 255. Use `--schema segmentation`.",
@@ -142,7 +143,8 @@ REMEDIES = {
     "mask of no known format": "The bytes of the mask are not an image. Save the mask as PNG.",
     "mask of no object": "No object of the annotations uses this mask.",
     "mask value without a class": (
-        "The mask has an id that no class has. Add the class to `classes.txt`, or correct the mask."
+        "The mask has an id that no class has. Add the class to `classes.txt`, give `--ignore_label ID`, or "
+        "correct the mask."
     ),
     "masks are not asked for": "LabelMe: `Masks/` is read only with `--include_annotations masks`.",
     "masks are not taken": "Open Images: masks are read only with `--include_annotations masks`.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -180,6 +181,48 @@ def test_versions_of_drawn_masks(tmp_path: Path) -> None:
         assert digests(home / f"1.0.{number}") == digests(tmp_path / f"plain{number}")
 
 
+def camvid(folder: Path, colors: Mapping[int, tuple[int, int, int]] | None = None) -> dict[str, np.ndarray]:
+    """CamVid as it is downloaded: folders of splits, lists with paths of another computer; ids by image."""
+    draw, found = np.random.default_rng(3), {}
+    for split in ("train", "val", "test"):
+        lines = []
+        for number in range(2):
+            name = f"{split}/{number}.png"
+            found[name] = ids = draw.integers(0, 12, (6, 9), np.uint8)
+            pixels = ids if colors is None else np.array([colors[one] for one in range(12)], np.uint8)[ids]
+            mask = name.replace("/", "annot/")
+            for path, image in ((name, draw.integers(0, 256, (6, 9, 3), np.uint8)), (mask, pixels)):
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(image).save(folder / path)
+            lines.append(f"/SegNet/CamVid/{name} /SegNet/CamVid/{mask}")
+        (folder / f"{split}.txt").write_text("\n".join(lines))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("in_colors", [False, True])
+def test_camvid_as_it_lies(tmp_path: Path, in_colors: bool) -> None:
+    source, output = tmp_path / "in", tmp_path / "out"
+    colors = {number: (20 * number, 7, 255 - number) for number in range(12)} if in_colors else None
+    drawn = camvid(source, colors)
+    names = ["Sky", "Building", *(f"class {number}" for number in range(2, 11)), "Void"]
+    if colors is not None:
+        rows = (f"{' '.join(map(str, colors[number]))}\t\t{name}" for number, name in enumerate(names))
+        (source / "label_colors.txt").write_text("\n".join(rows))
+    flag = "--mask_values=Void=255,Sky=Building" if in_colors else "--mask_values=0=1,11=255"
+    assert convert("--input", source, "--output", output, flag) == 0
+    found = by_key(output)
+    assert found.keys() == drawn.keys()
+    for key, example in found.items():
+        pixels = tf.io.decode_png(example["image/segmentation/class/encoded"][0]).numpy()[:, :, 0]
+        expected = np.select([drawn[key] == 0, drawn[key] == 11], [1, 255], drawn[key].astype(int))
+        np.testing.assert_array_equal(pixels, expected)
+    labels = {str(number): name for number, name in enumerate(names) if name not in ("Sky", "Void")}
+    assert manifest(output)["labels"] == (labels if in_colors else {})
+    assert set(manifest(output)["splits"]) == {"train", "val", "test"}
+    assert command("verify", output, "--input", source) == 0
+
+
 needs_corpus = pytest.mark.skipif(not CORPUS, reason="RECORDMILL_CORPUS names no folder of real inputs")
 
 
@@ -249,3 +292,25 @@ def test_real_masks_of_classes(tmp_path: Path) -> None:
         data = example["image/segmentation/class/encoded"][0]
         expected = drawn_mask(masks[Path(key).stem], replaced)
         np.testing.assert_array_equal(tf.io.decode_png(data).numpy()[:, :, 0], expected)
+
+
+@pytest.mark.slow
+@pytest.mark.corpus
+@needs_corpus
+def test_a_real_tree_of_camvid(tmp_path: Path) -> None:
+    source, output = tmp_path / "in", tmp_path / "out"
+    shutil.copytree(Path(CORPUS) / "layouts/camvid_dataset", source)
+    colors = np.concatenate([np.asarray(Image.open(path))[0] for path in source.glob("*annot/*.png")])
+    distinct = sorted({tuple(map(int, color)) for color in colors})
+    names = {color: f"class {at}" if at else "Void" for at, color in enumerate(distinct)}
+    rows = ("{},#{:02x}{:02x}{:02x}".format(name, *color) for color, name in names.items())
+    (source / "colors.csv").write_text("\n".join(rows))
+    assert convert("--input", source, "--output", output, "--ignore_label=Void") == 0
+    found = by_key(output)
+    assert len(found) == 4
+    for key, example in found.items():
+        mask = np.asarray(Image.open(source / key.replace("/", "annot/")))
+        expected = [[distinct.index(color) or 255 for color in map(tuple, mask[0])]]
+        data = example["image/segmentation/class/encoded"][0]
+        np.testing.assert_array_equal(tf.io.decode_png(data).numpy()[:, :, 0], expected)
+    assert "Void" not in manifest(output)["labels"].values()

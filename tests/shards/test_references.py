@@ -1,5 +1,6 @@
 """References: round trips, equal bytes for equal records, and what they take."""
 
+import dataclasses
 import hashlib
 import os
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recordmill.transforms.examples.labels import LabelMap
 from recordmill.transforms.records import (
     AnnotatedObject,
     Annotations,
@@ -26,6 +28,7 @@ from recordmill.transforms.records import (
     Steps,
 )
 from recordmill.transforms.shards.references import (
+    annotations_fingerprint,
     listed_content,
     pack_record,
     pack_reference,
@@ -145,6 +148,33 @@ def test_large_annotations_are_spooled(tmp_path: Path) -> None:
     assert reference_record(reference, ImageReader().read) == record
     assert reference_digest(reference) == reference_digest(pack_reference(record, 0))
     assert reference_record(reference) == ImageRecord("a.jpg", record.image, "train", size=5)
+
+
+def test_masks_of_other_classes_have_other_fingerprints() -> None:
+    """Classes that are merged or ignored change the masks in which they are, and no others."""
+    file = ImageRef("/m.png", version=7)
+    segments = (Segment(1, "cat", True), Segment(2, "sky", False))
+    panoptic = Annotations(masks={"panoptic": MaskImage(file, segments=segments)})
+    drawn = Annotations(objects=(AnnotatedObject("cat", None, file),))
+    empty = Annotations(size=(4, 4))
+    classes = LabelMap.build([], classes={1: "cat", 2: "sky", 3: "dog"})
+
+    def fingerprint(annotations: Annotations, merged: dict[int, int], need: str = "class_png") -> str:
+        record = ImageRecord("k", ImageRef("/i.png", version=1), annotations=annotations)
+        ids = dataclasses.replace(classes, merged=merged)
+        return annotations_fingerprint(record, ids, frozenset({need}), "map")
+
+    changed = {
+        name: [
+            number
+            for number in range(4)
+            if fingerprint(annotations, {number: 255}) != fingerprint(annotations, {})
+        ]
+        for name, annotations in (("panoptic", panoptic), ("drawn", drawn), ("empty", empty))
+    }
+    assert changed == {"panoptic": [0, 1, 2], "drawn": [0, 1], "empty": [0]}
+    assert fingerprint(drawn, {1: 255}) != fingerprint(drawn, {1: 3})
+    assert fingerprint(drawn, {1: 255}, "object_masks") == fingerprint(drawn, {}, "object_masks")
 
 
 def test_what_pipelines_of_users_give_is_packed_as_plain_values() -> None:

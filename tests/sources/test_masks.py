@@ -450,6 +450,15 @@ def test_a_bucket_gives_what_the_disk_gives(tmp_path: Path, bucket: str, bucket_
     assert sniffed(f"{bucket}/in")
 
 
+def test_masks_above_the_input_in_a_bucket(tmp_path: Path, bucket: str, bucket_server: BucketServer) -> None:
+    tree(tmp_path, "x/img/1.png", "x/img/2.png", "x/lab/1.png", "x/other/2.png")
+    bucket_server.upload_folder(tmp_path, f"{bucket}/in")
+    home = f"{bucket}/in/x"
+    items = listed(f"{home}/img", mask_pattern="../lab/{name}", image_roots=(f"{home}/lab",))
+    assert pairs(items, home) == {"1.png": ("lab/1.png", None)}
+    assert failures(items) == [("2.png", "image without a mask", True)]
+
+
 @pytest.mark.corpus
 def test_real_palette_masks_have_the_ids_of_their_truth(corpus: Path) -> None:
     items = listed(f"{corpus}/palette_masks")
