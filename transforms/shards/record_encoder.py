@@ -16,7 +16,6 @@ from recordmill.transforms.examples.features import build_example, build_sequenc
 from recordmill.transforms.examples.schema import FeatureSettings, Schema, SequenceSchema
 from recordmill.transforms.images.mask import encoded_dtype
 from recordmill.transforms.images.opened import opened, opened_array, opened_pixels
-from recordmill.transforms.images.picture import OpenedImage
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.reasons import check_pixels, larger_images
 from recordmill.transforms.images.render import upright_colors
@@ -33,7 +32,7 @@ from recordmill.transforms.records import (
     Steps,
     StoredImage,
 )
-from recordmill.transforms.shards.mapped_images import ImageMapper
+from recordmill.transforms.shards.mapped_images import ImageMapper, MappedImage
 from recordmill.transforms.shards.references import annotations_fingerprint, has_details, reference_record
 from recordmill.transforms.shards.report import WriteStats
 from recordmill.transforms.shards.reuse import EncodedRecord, PreviousRecords
@@ -47,7 +46,6 @@ _OF_MASKS = frozenset(
     ("class_png", "class_raw", "instance_png", "panoptic_category_png", "panoptic_instance_png")
 )
 _NO_FILES: Mapping[ImageRef, bytes] = MappingProxyType({})
-Notes = tuple[tuple[str, str], ...]
 _T = TypeVar("_T")
 
 
@@ -126,7 +124,6 @@ class RecordEncoder:
         self._work: Counter[str] = Counter()
         self._mask_map: str | None = None
         self._is_as_listed = True
-        self._source_bytes = 0
         self._mapper: ImageMapper | None = None
         if settings.map_image is not None:
             self._mapper = ImageMapper(settings.map_image, settings.features, self._position)
@@ -236,21 +233,17 @@ class RecordEncoder:
         if self._mapper is None or record.image is None:
             return [(record, self.encode(record, loading, reused))]
         written: list[tuple[ImageRecord, EncodedRecord]] = []
-        for one, image, made, notes in self.mapped(record, record.image, loading):
-            self._position.work(image.pixels)
-            encoded = self._encoded(one, (store_opened(image, self._settings.policy),), {}, made=made)
-            mapped = dataclasses.replace(encoded.mapped, notes=(*notes, *encoded.mapped.notes))
-            size = 0 if written else self._source_bytes
-            written.append((one, dataclasses.replace(encoded, source_bytes=size, mapped=mapped)))
+        for one in self.mapped(record, record.image, loading):
+            self._position.work(one.image.pixels)
+            stored = store_opened(one.image, self._settings.policy)
+            encoded = self._encoded(one.record, (stored,), {}, made=one.masks)
+            mapped = dataclasses.replace(encoded.mapped, notes=(*one.notes, *encoded.mapped.notes))
+            encoded = dataclasses.replace(encoded, source_bytes=one.source_bytes, mapped=mapped)
+            written.append((one.record, encoded))
         return written
 
-    def mapped(
-        self, record: ImageRecord, ref: ImageRef, loading: Loading = None
-    ) -> Iterator[tuple[ImageRecord, OpenedImage, Mapping[ImageRef, bytes], Notes]]:
-        """What the function of `map_image` makes of an image: the record, image and masks of each result.
-
-        The image of an unchanged result is that of the source. The notes are of the annotations in the
-        source, of the first result.
+    def mapped(self, record: ImageRecord, ref: ImageRef, loading: Loading = None) -> Iterator[MappedImage]:
+        """The records that the function of `map_image` makes of an image.
 
         Raises:
             BadInput: the image cannot be decoded, or the function fails; a `LeftOutError` if it makes none.
@@ -258,7 +251,7 @@ class RecordEncoder:
         assert self._mapper is not None
         policy = self._settings.policy
         data = self._loaded(ref, loading)
-        self._source_bytes = len(data)
+        size = len(data)
         self._work["images"] += 1
         self._position.work()
         with larger_images():
@@ -267,14 +260,16 @@ class RecordEncoder:
             work = upright_colors(image, policy.exif)
         sample, notes = sample_of(record, work, self._settings.boxes, self._read_now)
         for key, result in self._mapper.results(sample):
-            one, made = self._mapper.record(record, sample, result, key)
+            one, masks = self._mapper.record(record, sample, result, key)
+            stored = image
             if result.pixels is sample.pixels:
                 check_pixels(*result.pixels.shape[1::-1])
-                stored = image
             else:
                 stored = opened_array(result.pixels, image, policy.exif, work.profile)
-            yield one, stored, made, tuple(notes) if result.annotations is not sample.annotations else ()
-            notes = []
+            # Annotations that stay are mapped from those of the source, and get their notes again.
+            own = () if result.annotations is sample.annotations else tuple(notes)
+            yield MappedImage(one, stored, masks, own, size)
+            notes, size = [], 0
 
     def build(self, record: ImageRecord, image: StoredImage | None) -> bytes:
         """The Example of a record whose image is stored. Raises BadInput if its annotations do not fit."""
