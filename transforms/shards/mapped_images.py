@@ -173,6 +173,13 @@ class ImageMapper:
         return BadInput("map", _WRONG, f"{self._name}: {detail}")
 
 
+def has_same_pixels(one: Sample, other: Sample) -> bool:
+    """Whether two samples have equal pixels, so that the file of the source need not be encoded again."""
+    if one.pixels is other.pixels:
+        return True
+    return one.pixels.dtype == other.pixels.dtype and np.array_equal(one.pixels, other.pixels)
+
+
 def _same(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
     return one.keys() == other.keys() and all(one[kind] is other[kind] for kind in one)
 

@@ -32,7 +32,7 @@ from recordmill.transforms.records import (
     Steps,
     StoredImage,
 )
-from recordmill.transforms.shards.mapped_images import ImageMapper, MappedImage
+from recordmill.transforms.shards.mapped_images import ImageMapper, MappedImage, has_same_pixels
 from recordmill.transforms.shards.references import annotations_fingerprint, has_details, reference_record
 from recordmill.transforms.shards.report import WriteStats
 from recordmill.transforms.shards.reuse import EncodedRecord, PreviousRecords
@@ -262,12 +262,12 @@ class RecordEncoder:
         for key, result in self._mapper.results(sample):
             one, masks = self._mapper.record(record, sample, result, key)
             stored = image
-            if result.pixels is sample.pixels:
+            if has_same_pixels(result, sample):
                 check_pixels(*result.pixels.shape[1::-1])
             else:
                 stored = opened_array(result.pixels, image, policy.exif, work.profile)
             # Annotations that stay are mapped from those of the source, and get their notes again.
-            own = () if result.annotations is sample.annotations else tuple(notes)
+            own = () if one.annotations is record.annotations else tuple(notes)
             yield MappedImage(one, stored, masks, own, size)
             notes, size = [], 0
 
