@@ -41,6 +41,8 @@ from recordmill.transforms.shards.totals import Totals
 _FAILURES, _TOTALS, _HASHES, _REPEATED = "failures", "totals", "hashes", "repeated"
 _COUNTED_AT_ONCE = 1000
 _BUCKET_SHIFT = 55  # of 63 bits: 256 buckets
+# Of the hash of a key that no record need have; hashes of keys have 63 bits.
+_NOT_OWN = 1 << 63
 _MOST_HASHES = 1 << 20
 
 GroupOf = Callable[[str, bytes], Hashable]
@@ -197,6 +199,9 @@ class SurveyFn(beam.DoFn):
         hashed = key_digest(record.key)
         self.totals.add(record, hashed, content)
         self._hashes.add(hashed)
+        if self._config.map_image is not None:
+            for key in _keys_before(record.key):
+                self._hashes.add(key_digest(key), is_own=False)
         split = str(record.split)
         batch = self._references.add(split, reference)
         return None if batch is None else (split, batch)
@@ -214,9 +219,9 @@ class KeyHashes:
         """Whether so many hashes are held that `take` should be called."""
         return self._count >= _MOST_HASHES
 
-    def add(self, hashed: int) -> None:
-        """Adds the hash of a key."""
-        self._buckets[hashed >> _BUCKET_SHIFT].append(hashed)
+    def add(self, hashed: int, is_own: bool = True) -> None:
+        """Adds the hash of a key; not `is_own`: no record need have it, but two records may not share it."""
+        self._buckets[hashed >> _BUCKET_SHIFT].append(hashed if is_own else hashed | _NOT_OWN)
         self._count += 1
 
     def take(self) -> Iterator[tuple[int, bytes]]:
@@ -228,10 +233,13 @@ class KeyHashes:
 
 
 def repeated_hashes(packed: Iterable[bytes]) -> list[int]:
-    """The hashes that occur more than once in a bucket."""
-    hashes = np.sort(np.frombuffer(b"".join(packed), dtype=np.uint64))
+    """The hashes of keys that more than one record in a bucket has, or may get."""
+    every = np.frombuffer(b"".join(packed), dtype=np.uint64)
+    is_own = every < np.uint64(_NOT_OWN)
+    hashes = np.sort(every[is_own])
     repeated = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
-    return [int(hashed) for hashed in repeated]
+    shared = np.intersect1d(hashes, every[~is_own] - np.uint64(_NOT_OWN))
+    return [int(hashed) for hashed in np.union1d(repeated, shared)]
 
 
 class GroupedReferences(NamedTuple):
@@ -294,6 +302,10 @@ class AssignGroups(beam.DoFn):
                 record = reference_record(reference)
                 if key_digest(record.key) in self._repeated:
                     yield TaggedOutput(_REPEATED, (record.key, _location(record)))
+                for key in _keys_before(record.key):
+                    if key_digest(key) in self._repeated:
+                        where = f"{_location(record)}, whose key {record.key!r} is like one of --map_image"
+                        yield TaggedOutput(_REPEATED, (key, where))
             group = self._group_of(split, reference)
             full = self._batches.add(group, reference)
             if full is not None:
@@ -303,6 +315,13 @@ class AssignGroups(beam.DoFn):
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         yield from map(in_global_window, self._batches.rest())
+
+
+def _keys_before(key: str) -> Iterator[str]:
+    """The keys of which this one could be an added record, if a function makes several of an image."""
+    for at, character in enumerate(key):
+        if character == "#" and at:
+            yield key[:at]
 
 
 def _location(record: ImageRecord) -> str:

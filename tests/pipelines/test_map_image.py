@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from recordmill.transforms.annotations.sample import Sample
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.read import ReadSource
+from recordmill.transforms.records import ImageRecord, ImageRef
 from recordmill.transforms.shards import tasks
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.write import WriteDataset
@@ -211,3 +214,47 @@ def test_a_missing_function_is_a_wrong_call(photos: Path, capsys: pytest.Capture
     assert convert(*call, "--map_image=own_step:no") == 2
     assert "own_step.py has no 'no'" in capsys.readouterr().err
     assert not Path("out").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("names", "other"), [(("a", "a#0"), "a#0"), (("a", "a#x#0"), "a#x#0"), (("b#0", "b#1", "a"), "")]
+)
+def test_keys_that_could_meet(names: tuple[str, ...], other: str, photos: Path) -> None:
+    """A key that an added record of another image could get is refused."""
+    records = [
+        ImageRecord(name, ImageRef(str(photos / f"{number:02}.png"))) for number, name in enumerate(names)
+    ]
+    write = WriteDataset(str(photos.parent / "out"), DatasetConfig(num_shards=1), map_image=darker)
+    message = rf"key 'a' is not unique: .*00.png; .*01.png, whose key '{other}' is like one of"
+    with pytest.raises(Exception, match=message) if other else contextlib.nullcontext():
+        with beam.Pipeline("FnApiRunner") as pipeline:
+            _ = pipeline | beam.Create(records) | write
+        assert set(by_key(photos.parent / "out")) == set(names)
+
+
+SCRIPT = """
+import apache_beam as beam
+from recordmill import DatasetConfig, ReadSource, Sample, SourceConfig, WriteDataset
+
+SHADE = 3
+
+
+def shaded(sample: Sample) -> Sample:
+    return sample.with_pixels(sample.pixels + SHADE)
+
+
+with beam.Pipeline("FnApiRunner") as pipeline:
+    source = ReadSource(SourceConfig(kind="folder", input="photos"))
+    pipeline | source | WriteDataset("out", DatasetConfig(num_shards=1), map_image=shaded)
+"""
+
+
+@pytest.mark.slow
+def test_a_function_of_a_script(photos: Path) -> None:
+    (photos.parent / "script.py").write_text(SCRIPT)
+    subprocess.run([sys.executable, "script.py"], check=True, capture_output=True, timeout=100)
+    for key, one in by_key(photos.parent / "out").items():
+        pixels = tensorflow_pixels(one["image/encoded"][0])
+        np.testing.assert_array_equal(pixels, pixels_of(int(key[:2])) + 3)
+    assert manifest(photos.parent / "out")["config"]["map_image"].startswith("__main__:shaded@sha256:")

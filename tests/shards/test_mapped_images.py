@@ -100,6 +100,9 @@ def test_new_annotations_alone_keep_the_file(tmp_path: Path) -> None:
     ran = Ran([record, other], lambda sample: sample.with_annotations(labels=("dog",)))
     assert ran.image("a.png") == data
     assert ran.found["a.png"]["image/class/text"].bytes_list.value[:] == [b"dog"]
+    # A tile that is the complete image, and a copy.
+    assert Ran([record], lambda sample: [sample.crop(0, 0, 99, 99)]).image("a.png#0") == data
+    assert Ran([record], lambda sample: sample.with_pixels(sample.pixels.copy())).image("a.png") == data
 
 
 @pytest.mark.parametrize(
@@ -184,6 +187,7 @@ NAMES = {
         (lambda s: s.with_pixels(s.pixels[:0]), "pixels of shape (0, 30, 3)"),
         (lambda s: s.with_pixels([[1]]), "pixels list; they may be an array of uint8 or uint16"),
         (lambda s: s.with_pixels(s.pixels[:9]), "annotations of size (20, 30) for pixels of size (9, 30)"),
+        (lambda s: dataclasses.replace(s, suffix=1), "a suffix of type int; it may be a text"),
         (lambda s: dataclasses.replace(s, key="b"), "another key or split; set its suffix"),
         (lambda s: dataclasses.replace(s, masks={"class": s.pixels}), "a mask 'class' that is uint8 (20, 30"),
         (
@@ -312,7 +316,11 @@ def test_masks_and_objects_through_the_function(tmp_path: Path) -> None:
 def test_notes_of_the_source_stay(tmp_path: Path) -> None:
     box = AnnotatedObject("cat", Box(-5, 0, 5, 5))
     record = record_of(tmp_path, encoded(PIXELS, "PNG"), objects=(box,))
-    for function in (None, same, halves):
+
+    def other_masks(sample: Sample) -> Sample:
+        return dataclasses.replace(sample, masks={"class": np.zeros((20, 30), np.uint8)})
+
+    for function in (None, same, halves, other_masks):
         assert Ran([record], function, schema="detection").stats.notes == {"box clipped": 1}
 
 

@@ -234,6 +234,8 @@ def check_sample(sample: Sample) -> None:
         raise ValueError(f"pixels {found}; they may be an array of uint8 or uint16")
     if pixels.ndim != 3 or not pixels.size or not 1 <= pixels.shape[2] <= 4:
         raise ValueError(f"pixels of shape {pixels.shape}; it may be (height, width, 1 to 4)")
+    if not isinstance(sample.suffix, str):
+        raise ValueError(f"a suffix of type {type(sample.suffix).__name__}; it may be a text")
     size = pixels.shape[:2]
     if not isinstance(annotations, Annotations):
         raise ValueError(f"annotations of type {type(annotations).__name__}; they may be Annotations")

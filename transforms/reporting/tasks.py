@@ -69,7 +69,7 @@ class ChangeTask(Task[Worker, Crop | BadInput | None]):
             data = reader.read(ref)
             return opened(data) if ref.pixels is None else opened_pixels(data, ref.pixels)
         made = RecordEncoder(self.settings, worker).mapped(record, ref)
-        return next((image for one, image, _, _ in made if one.key == self.key), None)
+        return next((one.image for one in made if one.record.key == self.key), None)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from recordmill.transforms.annotations.sample import Sample, check_sample
 from recordmill.transforms.examples.schema import FeatureSettings
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.mask import encode_mask
+from recordmill.transforms.images.picture import OpenedImage
 from recordmill.transforms.internal_errors import logged
 from recordmill.transforms.map_image import MapImage
 from recordmill.transforms.records import BadInput, Failure, ImageRecord, ImageRef, JobError, MaskImage
@@ -27,11 +29,28 @@ _END = object()
 class LeftOutError(BadInput):
     """The function has left out an image: its record is skipped."""
 
-    def __init__(self, detail: str) -> None:
-        super().__init__("map", _LEFT_OUT, detail)
-
     def failure(self, key: str = "") -> Failure:
         return Failure(key or self.key, "map", _LEFT_OUT, self.detail, skipped=True)
+
+
+class MappedImage(NamedTuple):
+    """A record that the function makes of an image.
+
+    Attributes:
+        record: its key and its annotations.
+        image: to be stored; that of the source if the function has not changed the pixels.
+        masks: the bytes of its masks, by reference, except those of the source.
+        notes: (reason, detail) of annotations that were clipped or dropped before; of the first record.
+        source_bytes: of the image in the source; 0 after the first record.
+        content: hash of the image in the source.
+    """
+
+    record: ImageRecord
+    image: OpenedImage
+    masks: Mapping[ImageRef, bytes]
+    notes: tuple[tuple[str, str], ...]
+    source_bytes: int
+    content: bytes
 
 
 class ImageMapper:
@@ -62,7 +81,7 @@ class ImageMapper:
             yield f"{sample.key}#{made.suffix}" if made.suffix else sample.key, self._checked(sample, made)
             return
         if made is None or isinstance(made, str):
-            raise LeftOutError(f"{self._name}: {made}" if made else self._name)
+            raise LeftOutError("map", _LEFT_OUT, f"{self._name}: {made}" if made else self._name)
         if not isinstance(made, Iterable):
             raise self._wrong(f"returned {_described(made)}; it may return a Sample, several, None or a text")
         suffixes: set[str] = set()
@@ -81,7 +100,7 @@ class ImageMapper:
             suffixes.add(suffix)
             yield f"{sample.key}#{suffix}", self._checked(sample, one, f"result {number}: ")
         if not suffixes:
-            raise LeftOutError(f"{self._name}: no Sample")
+            raise LeftOutError("map", _LEFT_OUT, f"{self._name}: no Sample")
 
     def record(
         self, record: ImageRecord, sample: Sample, result: Sample, key: str
@@ -102,8 +121,8 @@ class ImageMapper:
         files: dict[ImageRef, bytes] = {}
         masks = {}
         for kind, pixels in result.masks.items():
-            ref, files_bytes = _file(kind, pixels)
-            files[ref] = files_bytes
+            ref, data = _file(kind, pixels)
+            files[ref] = data
             known = result.annotations.masks.get(kind)
             masks[kind] = MaskImage(ref, segments=() if known is None else known.segments)
         made = replace(record, key=key, annotations=replace(result.annotations, masks=masks))
@@ -154,6 +173,13 @@ class ImageMapper:
 
     def _wrong(self, detail: str) -> BadInput:
         return BadInput("map", _WRONG, f"{self._name}: {detail}")
+
+
+def has_same_pixels(one: Sample, other: Sample) -> bool:
+    """Whether two samples have equal pixels, so that the file of the source need not be encoded again."""
+    if one.pixels is other.pixels:
+        return True
+    return one.pixels.dtype == other.pixels.dtype and np.array_equal(one.pixels, other.pixels)
 
 
 def _same(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:

@@ -17,7 +17,6 @@ from recordmill.transforms.examples.schema import FeatureSettings, Schema, Seque
 from recordmill.transforms.images.hashes import hash_of
 from recordmill.transforms.images.mask import encoded_dtype
 from recordmill.transforms.images.opened import opened, opened_array, opened_pixels
-from recordmill.transforms.images.picture import OpenedImage
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.reasons import check_pixels, larger_images
 from recordmill.transforms.images.render import upright_colors
@@ -35,7 +34,7 @@ from recordmill.transforms.records import (
     StoredImage,
 )
 from recordmill.transforms.shards.duplicates import HashedImage, label_texts
-from recordmill.transforms.shards.mapped_images import ImageMapper
+from recordmill.transforms.shards.mapped_images import ImageMapper, MappedImage, has_same_pixels
 from recordmill.transforms.shards.references import annotations_fingerprint, has_details, reference_record
 from recordmill.transforms.shards.report import WriteStats
 from recordmill.transforms.shards.reuse import EncodedRecord, PreviousRecords
@@ -49,7 +48,6 @@ _OF_MASKS = frozenset(
     ("class_png", "class_raw", "instance_png", "panoptic_category_png", "panoptic_instance_png")
 )
 _NO_FILES: Mapping[ImageRef, bytes] = MappingProxyType({})
-Notes = tuple[tuple[str, str], ...]
 _T = TypeVar("_T")
 
 
@@ -130,7 +128,6 @@ class RecordEncoder:
         self._work: Counter[str] = Counter()
         self._mask_map: str | None = None
         self._is_as_listed = True
-        self._source_bytes, self._source_hash = 0, b""
         self._mapper: ImageMapper | None = None
         if settings.map_image is not None:
             self._mapper = ImageMapper(settings.map_image, settings.features, self._position)
@@ -249,25 +246,20 @@ class RecordEncoder:
         if self._mapper is None or record.image is None:
             return [(record, self.encode(record, loading, reused))]
         written: list[tuple[ImageRecord, EncodedRecord]] = []
-        for one, image, made, notes in self.mapped(record, record.image, loading):
-            self._position.work(image.pixels)
-            stored = store_opened(image, self._settings.policy)
-            encoded = self._encoded(one, (stored,), {}, made=made)
-            mapped = dataclasses.replace(encoded.mapped, notes=(*notes, *encoded.mapped.notes))
-            size = 0 if written else self._source_bytes
-            hashes = self._source_hash, stored.decoded_hash
-            written.append(
-                (one, dataclasses.replace(encoded, source_bytes=size, mapped=mapped, hashes=hashes))
+        for one in self.mapped(record, record.image, loading):
+            self._position.work(one.image.pixels)
+            stored = store_opened(one.image, self._settings.policy)
+            encoded = self._encoded(one.record, (stored,), {}, made=one.masks)
+            mapped = dataclasses.replace(encoded.mapped, notes=(*one.notes, *encoded.mapped.notes))
+            hashes = one.content, stored.decoded_hash
+            encoded = dataclasses.replace(
+                encoded, source_bytes=one.source_bytes, mapped=mapped, hashes=hashes
             )
+            written.append((one.record, encoded))
         return written
 
-    def mapped(
-        self, record: ImageRecord, ref: ImageRef, loading: Loading = None
-    ) -> Iterator[tuple[ImageRecord, OpenedImage, Mapping[ImageRef, bytes], Notes]]:
-        """What the function of `map_image` makes of an image: the record, image and masks of each result.
-
-        The image of an unchanged result is that of the source. The notes are of the annotations in the
-        source, of the first result.
+    def mapped(self, record: ImageRecord, ref: ImageRef, loading: Loading = None) -> Iterator[MappedImage]:
+        """The records that the function of `map_image` makes of an image.
 
         Raises:
             BadInput: the image cannot be decoded, or the function fails; a `LeftOutError` if it makes none.
@@ -275,7 +267,7 @@ class RecordEncoder:
         assert self._mapper is not None
         policy = self._settings.policy
         data = self._loaded(ref, loading)
-        self._source_bytes, self._source_hash = len(data), hash_of(data)
+        size, content = len(data), hash_of(data)
         self._work["images"] += 1
         self._position.work()
         with larger_images():
@@ -284,14 +276,16 @@ class RecordEncoder:
             work = upright_colors(image, policy.exif)
         sample, notes = sample_of(record, work, self._settings.boxes, self._read_now)
         for key, result in self._mapper.results(sample):
-            one, made = self._mapper.record(record, sample, result, key)
-            if result.pixels is sample.pixels:
+            one, masks = self._mapper.record(record, sample, result, key)
+            stored = image
+            if has_same_pixels(result, sample):
                 check_pixels(*result.pixels.shape[1::-1])
-                stored = image
             else:
                 stored = opened_array(result.pixels, image, policy.exif, work.profile)
-            yield one, stored, made, tuple(notes) if result.annotations is not sample.annotations else ()
-            notes = []
+            # Annotations that stay are mapped from those of the source, and get their notes again.
+            own = () if one.annotations is record.annotations else tuple(notes)
+            yield MappedImage(one, stored, masks, own, size, content)
+            notes, size = [], 0
 
     def build(self, record: ImageRecord, image: StoredImage | None) -> bytes:
         """The Example of a record whose image is stored. Raises BadInput if its annotations do not fit."""
