@@ -25,13 +25,16 @@ LIST_CPU = 69e-6
 SURVEY_CPU = 13e-6
 SHUFFLE_CPU = 27e-6
 LINEAGE_CPU = 5e-6
+DUPLICATES_CPU = 2e-6
 REUSE_CPU = 800e-6
 PUBLISH_CPU = 0.4e-3
 # Bytes for each image, failure or shard; names are in memory while their folder is listed.
 REFERENCE = 144
-KEY_HASH = 8
+KEY_HASH = IMAGE_HASH = 8
 NAME = 424
-LINEAGE = 48
+LINEAGE = 72
+# The share of images that have a copy.
+COPIES = 0.05
 FAILURE = 250
 MANIFEST = 300
 REPORT = 5786
@@ -42,6 +45,8 @@ LIST_A = 1 / 1000
 WRITTEN_A, COPIED_A = 10, 6
 WRITTEN_B, COPIED_B, EARLIER_B = 1, 1, 3
 JOB_A, JOB_B = 144, 321
+# The lineage of every shard is read to find duplicates, and once more if there are any.
+DUPLICATES_B = 2
 # Parts of an input are listed in parallel. Each part takes requests to find it and its parent folders.
 PARTS = 1000
 PART_A = 6
@@ -132,7 +137,7 @@ def cost_of(size: Size, run: Run) -> Cost:
     # One thread lists a part, and waits for each page of it.
     longest = size.images / parts * (LIST_CPU + SURVEY_CPU + LIST_A * REQUEST) / 3600
     finding = parts * PART_A * REQUEST / CONNECTIONS / 3600
-    shuffle = size.images * (SHUFFLE_CPU + (0 if run.is_first else LINEAGE_CPU)) / 3600
+    shuffle = size.images * (SHUFFLE_CPU + DUPLICATES_CPU + (0 if run.is_first else LINEAGE_CPU)) / 3600
     images = encoded * _image_seconds() / 3600
     reuse = reused * max(REUSE_CPU, IMAGE_BYTES / STREAM) / 3600
     published = 0 if run.is_same else shards
@@ -152,7 +157,7 @@ def cost_of(size: Size, run: Run) -> Cost:
     earlier = 0 if run.is_first else EARLIER_B
     class_a = size.images * LIST_A + parts * PART_A + written * WRITTEN_A + copied * COPIED_A + JOB_A
     class_b = encoded + reused * IMAGE_BYTES / _READ_AHEAD + shards * earlier + JOB_B
-    class_b += written * WRITTEN_B + copied * COPIED_B
+    class_b += written * WRITTEN_B + copied * COPIED_B + shards * DUPLICATES_B
     prices = (
         worker_hours * hourly,
         _shuffled(size) / 1e9 * estimate.SHUFFLE_GB,
@@ -163,7 +168,7 @@ def cost_of(size: Size, run: Run) -> Cost:
 
 def _shuffled(size: Size) -> int:
     """Bytes of references and hashes, into the shuffle and out of it."""
-    return size.images * (REFERENCE + KEY_HASH) * estimate._SHUFFLE_PASSES
+    return size.images * (REFERENCE + KEY_HASH + IMAGE_HASH) * estimate._SHUFFLE_PASSES
 
 
 def _image_seconds() -> float:
@@ -199,6 +204,10 @@ _GROWS: dict[str, Callable[[Size], str]] = {
     ),
     "failures.jsonl, if 1 % fail": lambda size: _bytes(size.images / 100 * FAILURE),
     "hashes in one of 256 groups, to find repeated keys": lambda size: _bytes(size.images * KEY_HASH / 256),
+    "hashes in one of 256 groups, to find equal images": lambda size: _bytes(size.images * IMAGE_HASH / 256),
+    "hashes of images with copies, if 5 % have one, a side input": lambda size: _bytes(
+        size.images * COPIES * IMAGE_HASH
+    ),
     "open batches of one bundle": lambda size: _bytes(min(size.shards * BATCH_BYTES, HELD_BYTES)),
     "names of one folder, in memory": lambda size: _bytes(min(size.images, NAMES_HELD) * NAME),
     "lines of failures.jsonl, in memory": lambda size: _bytes(

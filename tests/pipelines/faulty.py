@@ -33,6 +33,10 @@ from recordmill.transforms.storage.publication import Move, move_file
 from recordmill.transforms.storage.scratch import scratch_folder
 
 SPLIT = "train"
+_DUPLICATES = (
+    '{"across_splits":false,"different_labels":false,"bytes_equal":true,'
+    '"records":[{"key":"0","split":"train","labels":[]},{"key":"1","split":"train","labels":[]}]}'
+)
 # What makes the name of an unfinished file unique.
 _UNIQUE = re.compile(r"\.[0-9a-f]{12}\.part$")
 _WRITING = frozenset("wxa+")
@@ -164,7 +168,8 @@ class Job:
             )
         reports = list(self._write(plan))
         for _ in range(times):
-            *moves, summary = Reconcile(self.run, self.config).process(b"", plan, reports, self._failures)
+            reconcile = Reconcile(self.run, self.config)
+            *moves, summary = reconcile.process(b"", plan, reports, self._failures, [_DUPLICATES])
             for move in moves * times:
                 assert isinstance(move, Move)
                 move_file(move)

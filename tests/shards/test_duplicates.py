@@ -4,12 +4,9 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from recordmill.transforms.examples.labels import LabelMap
-from recordmill.transforms.images.hashes import hash_of, hash_of_picture
-from recordmill.transforms.images.picture import Picture
 from recordmill.transforms.records import AnnotatedObject, Annotations, Box, ImageRecord, JobError
 from recordmill.transforms.shards.duplicates import (
     Copy,
@@ -114,18 +111,3 @@ def test_labels_are_names_of_images_and_objects() -> None:
     assert label_texts(ImageRecord("k", None), labels) == ()
     unknown = ImageRecord("k", None, annotations=Annotations(labels=("other",)))
     assert label_texts(unknown, labels) == ("other",)
-
-
-def test_hashes_of_pixels() -> None:
-    pixels = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
-    one = hash_of_picture(Picture(pixels))
-    assert len(one) == len(hash_of(b"")) == 16
-    assert hash_of_picture(Picture(np.asfortranarray(pixels))) == one
-    different = (
-        Picture(pixels.reshape(4, 2, 3)),
-        Picture(pixels.reshape(2, 12, 1)),
-        Picture(pixels.reshape(2, 12).view(np.uint16).reshape(2, 2, 3)),
-        Picture(pixels[::-1]),
-        Picture(pixels, palette=b"\0\0\0"),
-    )
-    assert len({one, *map(hash_of_picture, different)}) == 6
