@@ -439,3 +439,9 @@ def test_a_listing_with_hashes_needs_no_reading(
     assert convert(*call, "--output", f"{bucket}/out", DROP) == 0
     bucket_server.download(f"{bucket}/out", tmp_path / "found")
     assert digests(tmp_path / "found") == digests(local)
+    # A manifest names objects, which are listed.
+    rows = "".join(f"{name},{name.split('/')[0]}\n" for name in SPLIT)
+    bucket_server.put(f"{bucket}/in/m.csv", f"image,split\n{rows}".encode())
+    read_images.clear()
+    assert convert("--input", f"{bucket}/in/m.csv", "--output", tmp_path / "csv", DROP) == 0
+    assert (read_images, skipped(tmp_path / "csv")) == ([], skipped(local))
