@@ -23,8 +23,8 @@ from recordmill.transforms.metrics import count
 from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRecord, JobError
 from recordmill.transforms.shards.identity import HashWork, Identity, ImageHasher
 from recordmill.transforms.shards.references import (
+    BATCH_BYTES,
     DEFAULT_SPLIT,
-    Batches,
     batch_of,
     items,
     pack_record,
@@ -144,8 +144,8 @@ class PackFn(beam.DoFn):
         if self._scratch is not None:
             make_marked_folder(self._scratch)
             self._spool = Spool(self._scratch, uuid.uuid4().hex, 0)
-        self._batches: Batches[int] = Batches()
-        self._held = 0
+        self._held: list[bytes] = []
+        self._bytes = 0
 
     def process(self, element: ImageRecord | Failure | ClassNames) -> Iterator[Any]:
         if not isinstance(element, ImageRecord):
@@ -156,22 +156,21 @@ class PackFn(beam.DoFn):
         except BadInput:  # the survey fails the record
             yield TaggedOutput(_OTHERS, element)
             return
-        full = self._batches.add(0, packed)
-        self._held += 1
-        if full is not None:
-            self._held = 0
-            yield full
-        elif self._held == _RECORDS_A_BATCH:
-            yield from self._rest()
+        self._held.append(packed)
+        self._bytes += len(packed)
+        if self._bytes >= BATCH_BYTES or len(self._held) == _RECORDS_A_BATCH:
+            yield self._batch()
 
     def finish_bundle(self) -> Iterator[Any]:
+        if self._held:
+            yield in_global_window(self._batch())
+
+    def _batch(self) -> bytes:
+        """The records that are held; their annotations can be read, also in a step that is fused to this."""
+        held, self._held, self._bytes = self._held, [], 0
         if self._spool is not None:
             self._spool.close()
-        yield from map(in_global_window, self._rest())
-
-    def _rest(self) -> Iterator[bytes]:
-        self._held = 0
-        return (batch for _, batch in self._batches.rest())
+        return batch_of(held)
 
     def _packed(self, record: ImageRecord) -> bytes:
         """Raises BadInput where the survey does, and JobError for a feature called `content`."""
@@ -191,11 +190,12 @@ class IdentifyFn(beam.DoFn):
         self._folder = hashes
         self._token = token
         self._reads = reads
+        self._hasher: ImageHasher | None = None
 
     def start_bundle(self) -> None:
         self._close()
         cache = None if self._folder is None else HashCache(self._folder, self._token)
-        self._hasher: ImageHasher | None = ImageHasher(max(self._config.workers, 1), cache, self._reads)
+        self._hasher = ImageHasher(max(self._config.workers, 1), cache, self._reads)
         self._hashes = KeyHashes()
 
     def process(self, batch: bytes) -> Iterator[Any]:
@@ -227,7 +227,7 @@ class IdentifyFn(beam.DoFn):
         self._close()
 
     def _close(self) -> None:
-        hasher, self._hasher = getattr(self, "_hasher", None), None
+        hasher, self._hasher = self._hasher, None
         if hasher is not None:
             hasher.close()
 

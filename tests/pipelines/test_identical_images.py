@@ -199,6 +199,7 @@ def test_a_plan_reads_no_image(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_feature_called_content_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put(tmp_path, {"a.png": 1})
     (tmp_path / "m.csv").write_text("image,content\na.png,x\n")
@@ -252,6 +253,7 @@ def test_unreadable_images_fail_as_before(tmp_path: Path) -> None:
     assert {len(of) for of in splits_of(grouped).values()} == {1}
 
 
+@pytest.mark.slow
 def test_a_repeated_key_stays_an_error(tmp_path: Path) -> None:
     records = [record(tmp_path, "same", 7), record(tmp_path, "same", 7), record(tmp_path, "z", 7)]
     with pytest.raises(Exception, match="key 'same' is not unique"):
