@@ -55,6 +55,7 @@ EVERY_KIND: tuple[dict[str, Any], ...] = (
     {"label_classes": {1: "cat", 7: "dog"}, "label_texts": {"cat": "a cat"}, "label_offset": 3},
     {"writer": "beam", "num_shards": 3, "schema": "detection,segmentation", "boxes": "drop"},
     {"mask_values": {"11": "255", "car": "road"}},
+    {"duplicates": "drop", "splits": {"x": 1.0}, "group_by": "content"},
     {"seed": 5, "order": "key", "rename": {"a": "b"}, "splits": {"x": 1.0}, "group_pattern": "(.)"},
     {"policy": ImagePolicy("png", size=(10, 20), fit="pad", background=(1, 2, 3), optimize="lossless")},
     {"policy": ImagePolicy("jpeg", target_ssim=0.9, alpha="flatten", exif="ignore", metadata="strip")},
@@ -78,7 +79,7 @@ def test_every_field_is_changed_by_one_of_them() -> None:
     changed = {"shard_size", "reader_hosts", "group_by", "name"}  # plain texts and numbers
     for fields in EVERY_KIND:
         changed |= fields.keys()
-    told = DatasetConfig().as_json().keys() | {"policy", "mask_values"}
+    told = DatasetConfig(duplicates="drop").as_json().keys() | {"policy", "mask_values"}
     assert changed == {field.name for field in dataclasses.fields(DatasetConfig)} & told
 
 

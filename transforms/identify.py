@@ -23,8 +23,8 @@ from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRe
 from recordmill.transforms.shards.identity import HashWork, Identity, ImageHasher
 from recordmill.transforms.shards.record_spool import RecordSpool
 from recordmill.transforms.shards.references import (
+    BATCH_BYTES,
     DEFAULT_SPLIT,
-    Batches,
     batch_of,
     items,
     pack_record,
@@ -141,8 +141,8 @@ class PackFn(beam.DoFn):
     def start_bundle(self) -> None:
         self.teardown()
         self._spool = RecordSpool(self._scratch, self._job)
-        self._batches: Batches[int] = Batches()
-        self._held = 0
+        self._held: list[bytes] = []
+        self._bytes = 0
 
     def process(self, element: ImageRecord | Failure | ClassNames) -> Iterator[Any]:
         if not isinstance(element, ImageRecord):
@@ -153,18 +153,14 @@ class PackFn(beam.DoFn):
         except BadInput:  # the survey fails the record
             yield TaggedOutput(_OTHERS, element)
             return
-        full = self._batches.add(0, packed)
-        self._held += 1
-        if full is not None:
-            self._held = 0
-            yield full
-        elif self._held == _RECORDS_A_BATCH:
-            yield from self._rest()
+        self._held.append(packed)
+        self._bytes += len(packed)
+        if self._bytes >= BATCH_BYTES or len(self._held) == _RECORDS_A_BATCH:
+            yield self._batch()
 
     def finish_bundle(self) -> Iterator[Any]:
-        assert self._spool is not None
-        self._spool.close()
-        yield from map(in_global_window, self._rest())
+        if self._held:
+            yield in_global_window(self._batch())
 
     def teardown(self) -> None:
         """Removes the unfinished file of a bundle that has failed."""
@@ -172,9 +168,12 @@ class PackFn(beam.DoFn):
             self._spool.discard()
         self._spool = None
 
-    def _rest(self) -> Iterator[bytes]:
-        self._held = 0
-        return (batch for _, batch in self._batches.rest())
+    def _batch(self) -> bytes:
+        """The records that are held; their files can be read, also in a step that is fused to this."""
+        held, self._held, self._bytes = self._held, [], 0
+        assert self._spool is not None
+        self._spool.close()
+        return batch_of(held)
 
     def _packed(self, record: ImageRecord) -> bytes:
         """Raises BadInput where the survey does, and JobError for a feature called `content`."""
@@ -196,11 +195,12 @@ class IdentifyFn(beam.DoFn):
         self._folder = hashes
         self._token = token
         self._reads = reads
+        self._hasher: ImageHasher | None = None
 
     def start_bundle(self) -> None:
         self._close()
         cache = None if self._folder is None else HashCache(self._folder, self._token)
-        self._hasher: ImageHasher | None = ImageHasher(max(self._config.workers, 1), cache, self._reads)
+        self._hasher = ImageHasher(max(self._config.workers, 1), cache, self._reads)
         self._hashes = KeyHashes()
 
     def process(self, batch: bytes) -> Iterator[Any]:
@@ -232,7 +232,7 @@ class IdentifyFn(beam.DoFn):
         self._close()
 
     def _close(self) -> None:
-        hasher, self._hasher = getattr(self, "_hasher", None), None
+        hasher, self._hasher = self._hasher, None
         if hasher is not None:
             hasher.close()
 

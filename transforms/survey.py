@@ -208,7 +208,7 @@ class SurveyFn(beam.DoFn):
 
 
 class KeyHashes:
-    """Hashes of keys, in buckets: eight bytes a record, thousands in one element."""
+    """Hashes of keys or of images, in buckets: eight bytes a record, thousands in one element."""
 
     def __init__(self) -> None:
         self._buckets: defaultdict[int, array[int]] = defaultdict(lambda: array("Q"))

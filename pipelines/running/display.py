@@ -131,7 +131,7 @@ def _show_lines(stop: threading.Event, only_notes: bool) -> None:
 def _line(state: ProgressState) -> str:
     if not state.records:
         hashed = f", hashed {state.hashed:,} images, {_hashed_bytes(state)}" if state.hashed else ""
-        return f"listed {state.listed:,}{hashed}" if state.listed or hashed else ""
+        return f"listed {state.listed:,}{hashed}" if state.listed else ""
     share = state.done_records / state.records
     line = f"{state.verb} {state.done_records:,} of {state.records:,} ({share:.0%})"
     seconds = _seconds(state)

@@ -42,6 +42,20 @@ def test_a_job_that_is_over_before_its_first_line_shows_none(capsys: pytest.Capt
     assert capsys.readouterr().err == ""
 
 
+def test_hashing_is_shown_before_writing(capsys: pytest.CaptureFixture[str]) -> None:
+    progress.reset()
+    with progress_display("lines"):
+        progress.add_listed(2000)
+        progress.add_hashed(1200, 3_000_000)
+        time.sleep(0.3)
+    assert capsys.readouterr().err == "listed 2,000, hashed 1,200 images, 3.0 MB\n"
+    bar = Progress()
+    task = bar.add_task("listing", total=None, detail="")
+    display._update_bar(bar, task, progress.snapshot())
+    assert (bar.tasks[0].description, bar.tasks[0].completed) == ("hashing", 1200)
+    assert bar.tasks[0].fields["detail"] == "3.0 MB"
+
+
 def test_a_slow_rate_is_not_zero() -> None:
     state = progress.ProgressState(done_records=3, done_bytes=9)
     assert display._detail(state, 10) == "0.3 images/s, 9 bytes"

@@ -199,6 +199,7 @@ def test_a_plan_reads_no_image(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_feature_called_content_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put(tmp_path, {"a.png": 1})
     (tmp_path / "m.csv").write_text("image,content\na.png,x\n")
@@ -252,6 +253,7 @@ def test_unreadable_images_fail_as_before(tmp_path: Path) -> None:
     assert {len(of) for of in splits_of(grouped).values()} == {1}
 
 
+@pytest.mark.slow
 def test_a_repeated_key_stays_an_error(tmp_path: Path) -> None:
     records = [record(tmp_path, "same", 7), record(tmp_path, "same", 7), record(tmp_path, "z", 7)]
     with pytest.raises(Exception, match="key 'same' is not unique"):
@@ -439,3 +441,9 @@ def test_a_listing_with_hashes_needs_no_reading(
     assert convert(*call, "--output", f"{bucket}/out", DROP) == 0
     bucket_server.download(f"{bucket}/out", tmp_path / "found")
     assert digests(tmp_path / "found") == digests(local)
+    # A manifest names objects, which are listed.
+    rows = "".join(f"{name},{name.split('/')[0]}\n" for name in SPLIT)
+    bucket_server.put(f"{bucket}/in/m.csv", f"image,split\n{rows}".encode())
+    read_images.clear()
+    assert convert("--input", f"{bucket}/in/m.csv", "--output", tmp_path / "csv", DROP) == 0
+    assert (read_images, skipped(tmp_path / "csv")) == ([], skipped(local))

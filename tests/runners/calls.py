@@ -76,3 +76,24 @@ def assert_same_records(output: Path, direct: Path) -> None:
 def files(output: Path) -> list[str]:
     """Paths of all that is below a folder."""
     return sorted(str(path.relative_to(output)) for path in output.rglob("*"))
+
+
+def check_identical_images(photos: Path, folder: Path, flags: list[str]) -> None:
+    """Checks that a runner finds the copies that the in-process runner finds: 60 of train are also in val."""
+    ways = {
+        "drop": ("--duplicates=drop", *INPUT_FLAGS),
+        "group": ("--splits=train=0.7,val=0.3", "--group_by=content", *INPUT_FLAGS),
+    }
+    for name, way in ways.items():
+        found = []
+        for runner in ([], flags):
+            output = folder / f"{name}-{len(runner)}"
+            status, said = convert(
+                photos, output, *runner, *way, "--writer=shards", "--max_failure_ratio=0.1"
+            )
+            assert status == 0, said
+            found.append(
+                (digests(output), (output / "failures.jsonl").read_bytes(), manifest(output)["counts"])
+            )
+        assert found[0] == found[1]
+        assert found[0][2]["skipped"] == (60 if name == "drop" else 0)

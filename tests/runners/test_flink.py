@@ -20,6 +20,7 @@ from tests.runners.calls import (
     INPUT_FLAGS,
     assert_same_records,
     assert_same_shards,
+    check_identical_images,
     convert,
     converting,
     programs_of,
@@ -82,6 +83,10 @@ def test_embedded_shards_are_the_same_bytes(
     status, said = convert(photos, tmp_path / "out", *embedded, *INPUT_FLAGS, "--writer=shards")
     assert status == 0, said
     assert_same_shards(tmp_path / "out", direct)
+
+
+def test_embedded_finds_identical_images(embedded: list[str], photos: Path, tmp_path: Path) -> None:
+    check_identical_images(photos, tmp_path, embedded)
 
 
 def test_embedded_beam_writes_the_same_records(

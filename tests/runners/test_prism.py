@@ -8,7 +8,13 @@ import pytest
 from tests.pipelines.comparison import payloads
 from tests.pipelines.conversion import command
 from tests.pipelines.test_own_images import COUNT, check, write
-from tests.runners.calls import INPUT_FLAGS, assert_same_records, assert_same_shards, convert
+from tests.runners.calls import (
+    INPUT_FLAGS,
+    assert_same_records,
+    assert_same_shards,
+    check_identical_images,
+    convert,
+)
 from tests.runners.downloads import prism
 
 pytestmark = [pytest.mark.go, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -31,6 +37,10 @@ def test_shards_are_the_same_bytes(
     status, said = convert(photos, tmp_path / "out", *prism_flags)
     assert status == 0, said
     assert_same_shards(tmp_path / "out", direct)
+
+
+def test_identical_images_are_found(prism_flags: list[str], photos: Path, tmp_path: Path) -> None:
+    check_identical_images(photos, tmp_path, prism_flags[:2])
 
 
 def test_beam_writes_the_same_records(
