@@ -35,7 +35,7 @@ def unpacked(elements: Any) -> list[Any]:
 
 
 def packed(config: DatasetConfig, entries: list[Any], scratch: str | None = None) -> list[Any]:
-    step = PackFn(config, scratch)
+    step = PackFn(config, scratch, "job")
     step.start_bundle()
     found = [element for entry in entries for element in step.process(entry)]
     return found + [one.value for one in step.finish_bundle()]
