@@ -74,7 +74,7 @@ test: $(DEVELOPS)
 
 # All tests, with those that take long and those that need Java or Go. Lists what is skipped.
 test-all: $(DEVELOPS)
-	$(PYTEST) $(or $(WORKERS),3) -m '' -rs $(TESTS)
+	$(PYTEST) $(or $(WORKERS),3) -m '' -rfEs $(TESTS)
 
 lint: $(DEVELOPS)
 	$(RUN) -m ruff check .
