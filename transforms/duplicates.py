@@ -13,16 +13,15 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from recordmill.transforms.records import JobError
+from recordmill.transforms.repeated_hashes import FindRepeated, HashBuckets, RepeatedHashes
 from recordmill.transforms.shards.duplicates import Copy, DuplicateGroup, HashedImage
 from recordmill.transforms.shards.references import encode
 from recordmill.transforms.shards.report import ShardReport
 from recordmill.transforms.shards.reuse import DamagedLineageError, read_lineage
 from recordmill.transforms.storage.faults import naming_faults
-from recordmill.transforms.survey import KeyHashes, in_global_window, repeated_hashes
+from recordmill.transforms.survey import in_global_window
 
 _AT_ONCE = 4096  # images that are compared with the repeated hashes
 
@@ -54,8 +53,7 @@ class FindDuplicates(beam.PTransform):
         repeated = (
             elements
             | "Hash" >> beam.ParDo(HashImages(self.images)).with_output_types(tuple[int, bytes])
-            | "GroupHashes" >> beam.GroupByKey()
-            | "FindRepeated" >> beam.FlatMapTuple(_packed_repeated).with_output_types(bytes)
+            | "FindRepeated" >> FindRepeated()
         )
         return (
             elements
@@ -75,7 +73,7 @@ class HashImages(beam.DoFn):
         self._images = images
 
     def start_bundle(self) -> None:
-        self._hashes = KeyHashes()
+        self._hashes = HashBuckets()
 
     def process(self, element: Any) -> Iterator[tuple[int, bytes]]:
         for one in self._images(element):
@@ -94,29 +92,20 @@ class SelectImages(beam.DoFn):
         self._images = images
 
     def start_bundle(self) -> None:
-        self._repeated: npt.NDArray[np.uint64] | None = None
+        self._repeated: RepeatedHashes | None = None
 
     def process(self, element: Any, repeated: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
         if self._repeated is None:
-            self._repeated = np.sort(np.frombuffer(b"".join(repeated), np.uint64))
-        if not len(self._repeated):
-            return
-        every = self._images(element)
+            self._repeated = RepeatedHashes(repeated)
+        every = self._images(element) if self._repeated else iter(())
         while some := list(itertools.islice(every, _AT_ONCE)):
-            hashes = np.fromiter((_hash_of(one.image) for one in some), np.uint64, len(some))
-            nearest = self._repeated.take(np.searchsorted(self._repeated, hashes), mode="clip")
-            for one in itertools.compress(some, nearest == hashes):
+            for one in itertools.compress(some, self._repeated.has([_hash_of(one.image) for one in some])):
                 yield one.image.identity, encode((_copy(one), one.image.content))
 
 
 def _hash_of(image: HashedImage) -> int:
     """Bits of the identity that fit Beam's coder of signed integers."""
     return int.from_bytes(image.identity[:8], "big") >> 1
-
-
-def _packed_repeated(_: int, packed: Iterable[bytes]) -> Iterator[bytes]:
-    if repeated := repeated_hashes(packed):
-        yield np.array(repeated, np.uint64).tobytes()
 
 
 def _copy(one: LocatedImage) -> Copy:

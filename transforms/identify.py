@@ -9,17 +9,16 @@ from __future__ import annotations
 import itertools
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-import numpy as np
-import numpy.typing as npt
 from apache_beam.pvalue import TaggedOutput
 
 from recordmill.transforms.config import CONTENT, DatasetConfig
 from recordmill.transforms.metrics import count
 from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRecord, JobError
+from recordmill.transforms.repeated_hashes import FindRepeated, HashBuckets, RepeatedHashes
 from recordmill.transforms.shards.identity import HashWork, Identity, ImageHasher
 from recordmill.transforms.shards.record_spool import RecordSpool
 from recordmill.transforms.shards.references import (
@@ -37,15 +36,13 @@ from recordmill.transforms.shards.references import (
 from recordmill.transforms.storage.faults import naming_faults
 from recordmill.transforms.storage.hash_cache import HashCache
 from recordmill.transforms.storage.reader import ImageReader
-from recordmill.transforms.survey import KeyHashes, in_global_window, repeated_hashes
+from recordmill.transforms.survey import in_global_window
 
 _OTHERS, _HASHES, _WORK, _MEMBERS = "others", "hashes", "work", "members"
 # A batch is read by one worker: fewer records than fit, so that large images are spread over many.
 _RECORDS_A_BATCH = 256
 # Before each record of a batch: its `Identity`.
 _IDENTITY = struct.Struct("<QQ")
-
-_Hashes = npt.NDArray[np.uint64]
 
 
 class Identified(NamedTuple):
@@ -107,13 +104,9 @@ class IdentifyImages(beam.PTransform):
 
     def _without_copies(self, batches: Any, hashes: Any) -> tuple[Any, Any]:
         """Batches of the images that have no copy; batches and failures of the others."""
-        repeated = (
-            hashes
-            | "GroupHashes" >> beam.GroupByKey()
-            | "FindRepeated" >> beam.MapTuple(lambda _, packed: _packed(repeated_hashes(packed)))
-        )
+        repeated = hashes | "FindRepeated" >> FindRepeated()
         parted = batches | "PartCopies" >> beam.ParDo(
-            PartCopies(), beam.pvalue.AsIter(repeated)
+            PartCopies(), beam.pvalue.AsList(repeated)
         ).with_output_types(Any, **{_MEMBERS: tuple[tuple[int, int], bytes]}).with_outputs(
             _MEMBERS, main="batches"
         )
@@ -201,7 +194,7 @@ class IdentifyFn(beam.DoFn):
         self._close()
         cache = None if self._folder is None else HashCache(self._folder, self._token)
         self._hasher = ImageHasher(max(self._config.workers, 1), cache, self._reads)
-        self._hashes = KeyHashes()
+        self._hashes = HashBuckets()
 
     def process(self, batch: bytes) -> Iterator[Any]:
         assert self._hasher is not None
@@ -248,14 +241,13 @@ class PartCopies(beam.DoFn):
     """Batches -> the same without images whose hashes are repeated; those to `members`, by identity."""
 
     def start_bundle(self) -> None:
-        self._repeated: _Hashes | None = None
+        self._repeated: RepeatedHashes | None = None
 
-    def process(self, batch: bytes, repeated: Iterable[bytes]) -> Iterator[Any]:
+    def process(self, batch: bytes, repeated: Sequence[bytes]) -> Iterator[Any]:
         if self._repeated is None:
-            self._repeated = np.sort(np.frombuffer(b"".join(repeated), np.uint64))
+            self._repeated = RepeatedHashes(repeated)
         every = list(items([batch]))
-        hashes = np.array([_IDENTITY.unpack_from(item)[0] for item in every], np.uint64)
-        are_members = _among(hashes, self._repeated)
+        are_members = self._repeated.has([_IDENTITY.unpack_from(item)[0] for item in every])
         if not are_members.any():
             yield batch
             return
@@ -299,16 +291,3 @@ def _order(item: bytes) -> tuple[bool, str, bytes]:
     """Copies in `train` come last, since they are the ones to drop; then the order of keys."""
     record = unpack_record(item[_IDENTITY.size :])
     return record.split == DEFAULT_SPLIT, record.key, item
-
-
-def _packed(hashes: list[int]) -> bytes:
-    return np.array(hashes, np.uint64).tobytes()
-
-
-def _among(hashes: _Hashes, in_order: _Hashes) -> npt.NDArray[np.bool_]:
-    """Whether each hash is one of some that are in order; 0 never is."""
-    if not len(in_order):
-        return np.zeros(len(hashes), bool)
-    at = np.minimum(np.searchsorted(in_order, hashes), len(in_order) - 1)
-    found: npt.NDArray[np.bool_] = (in_order[at] == hashes) & (hashes != 0)
-    return found

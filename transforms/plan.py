@@ -14,6 +14,7 @@ from rich.filesize import decimal
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.identify import IdentifyImages
 from recordmill.transforms.records import ClassNames, Failure, ImageRecord, JobError
+from recordmill.transforms.repeated_hashes import RepeatedHashes
 from recordmill.transforms.shards import progress
 from recordmill.transforms.shards.dataset_plan import (
     DatasetPlan,
@@ -224,7 +225,7 @@ def write_plan(
     plan: DatasetPlan,
     totals: Iterable[Totals],
     failures: Iterable[Failure],
-    repeated: Sequence[int],
+    repeated: Sequence[bytes],
     config: DatasetConfig,
     path: str,
     works: Sequence[HashWork] = (),
@@ -249,7 +250,7 @@ def write_plan(
             name: {"records": split.records, "bytes": split.estimated_bytes, "shards": split.num_shards}
             for name, split in plan.splits.items()
         },
-        "repeated_keys": len(repeated),
+        "repeated_keys": len(RepeatedHashes(repeated)),
         "previous_version": plan.previous_version,
         "not_reused": plan.not_reused,
         "identify": sum(works, HashWork())._asdict(),

@@ -6,15 +6,13 @@ GroupReferences: shuffles the references, not images, and finds keys that are no
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
-from array import array
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 import msgspec
-import numpy as np
 from apache_beam import coders
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.transforms.window import GlobalWindow
@@ -23,6 +21,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.metrics import FailureLog, count, count_left_out
 from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRecord, JobError
+from recordmill.transforms.repeated_hashes import FindRepeated, HashBuckets, RepeatedHashes
 from recordmill.transforms.shards.dataset_plan import DatasetPlan
 from recordmill.transforms.shards.record_spool import RecordSpool
 from recordmill.transforms.shards.references import (
@@ -40,10 +39,6 @@ from recordmill.transforms.shards.totals import Totals
 
 _FAILURES, _TOTALS, _HASHES, _REPEATED = "failures", "totals", "hashes", "repeated"
 _COUNTED_AT_ONCE = 1000
-_BUCKET_SHIFT = 55  # of 63 bits: 256 buckets
-# Of the hash of a key that no record need have; hashes of keys have 63 bits.
-_NOT_OWN = 1 << 63
-_MOST_HASHES = 1 << 20
 
 GroupOf = Callable[[str, bytes], Hashable]
 """The group of a reference in a split."""
@@ -82,13 +77,13 @@ class Surveyed(NamedTuple):
     Attributes:
         references: (split, batch of references).
         totals: a few elements, to be merged.
-        repeated: hashes of keys that may not be unique.
+        repeated: hashes of keys that may not be unique, as of `FindRepeated`.
         failures: listed inputs that are not records.
     """
 
     references: beam.PCollection[tuple[str, bytes]]
     totals: beam.PCollection[Totals]
-    repeated: beam.PCollection[int]
+    repeated: beam.PCollection[bytes]
     failures: beam.PCollection[Failure]
 
 
@@ -114,12 +109,7 @@ class SurveyRecords(beam.PTransform):
         parted = entries | "Survey" >> beam.ParDo(survey).with_output_types(
             tuple[str, bytes], **types
         ).with_outputs(*types, main="references")
-        repeated = (
-            parted[_HASHES]
-            | "GroupHashes" >> beam.GroupByKey()
-            | "FindRepeated"
-            >> beam.FlatMapTuple(lambda _, packed: repeated_hashes(packed)).with_output_types(int)
-        )
+        repeated = parted[_HASHES] | "FindRepeated" >> FindRepeated()
         return Surveyed(parted["references"], parted[_TOTALS], repeated, parted[_FAILURES])
 
 
@@ -137,7 +127,7 @@ class SurveyFn(beam.DoFn):
         self.teardown()
         self._spool = RecordSpool(self._scratch, self._job)
         self.totals = Totals(self._config.untyped_features)
-        self._hashes = KeyHashes()
+        self._hashes = HashBuckets()
         self._references: Batches[str] = Batches()
         self._read = 0
         self._log = FailureLog()
@@ -207,41 +197,6 @@ class SurveyFn(beam.DoFn):
         return None if batch is None else (split, batch)
 
 
-class KeyHashes:
-    """Hashes of keys or of images, in buckets: eight bytes a record, thousands in one element."""
-
-    def __init__(self) -> None:
-        self._buckets: defaultdict[int, array[int]] = defaultdict(lambda: array("Q"))
-        self._count = 0
-
-    @property
-    def full(self) -> bool:
-        """Whether so many hashes are held that `take` should be called."""
-        return self._count >= _MOST_HASHES
-
-    def add(self, hashed: int, is_own: bool = True) -> None:
-        """Adds the hash of a key; not `is_own`: no record need have it, but two records may not share it."""
-        self._buckets[hashed >> _BUCKET_SHIFT].append(hashed if is_own else hashed | _NOT_OWN)
-        self._count += 1
-
-    def take(self) -> Iterator[tuple[int, bytes]]:
-        """Yields and removes each bucket, as its number and its packed hashes."""
-        buckets, self._count = list(self._buckets.items()), 0
-        self._buckets.clear()
-        for bucket, hashes in buckets:
-            yield bucket, hashes.tobytes()
-
-
-def repeated_hashes(packed: Iterable[bytes]) -> list[int]:
-    """The hashes of keys that more than one record in a bucket has, or may get."""
-    every = np.frombuffer(b"".join(packed), dtype=np.uint64)
-    is_own = every < np.uint64(_NOT_OWN)
-    hashes = np.sort(every[is_own])
-    repeated = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
-    shared = np.intersect1d(hashes, every[~is_own] - np.uint64(_NOT_OWN))
-    return [int(hashed) for hashed in np.union1d(repeated, shared)]
-
-
 class GroupedReferences(NamedTuple):
     """References by group.
 
@@ -288,24 +243,18 @@ class AssignGroups(beam.DoFn):
     def start_bundle(self) -> None:
         self._batches: Batches[Hashable] = Batches()
         self._group_of: GroupOf | None = None  # the plan may differ from the previous bundle's
-        self._repeated: frozenset[int] = frozenset()
+        self._repeated = RepeatedHashes(())
 
     def process(
-        self, element: tuple[str, bytes], plan: DatasetPlan, repeated: Sequence[int]
+        self, element: tuple[str, bytes], plan: DatasetPlan, repeated: Sequence[bytes]
     ) -> Iterator[Any]:
         if self._group_of is None:
             self._group_of = self._grouping(plan)
-            self._repeated = frozenset(repeated)
+            self._repeated = RepeatedHashes(repeated)
         split, batch = element
         for reference in items([batch]):
             if self._repeated:
-                record = reference_record(reference)
-                if key_digest(record.key) in self._repeated:
-                    yield TaggedOutput(_REPEATED, (record.key, _location(record)))
-                for key in _keys_before(record.key):
-                    if key_digest(key) in self._repeated:
-                        where = f"{_location(record)}, whose key {record.key!r} is like one of --map_image"
-                        yield TaggedOutput(_REPEATED, (key, where))
+                yield from self._among_repeated(reference_record(reference))
             group = self._group_of(split, reference)
             full = self._batches.add(group, reference)
             if full is not None:
@@ -315,6 +264,15 @@ class AssignGroups(beam.DoFn):
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         yield from map(in_global_window, self._batches.rest())
+
+    def _among_repeated(self, record: ImageRecord) -> Iterator[TaggedOutput]:
+        """The keys of a record that may be repeated, with their location."""
+        keys = [record.key, *_keys_before(record.key)]
+        for key in itertools.compress(keys, self._repeated.has(list(map(key_digest, keys)))):
+            where = _location(record)
+            if key != record.key:
+                where += f", whose key {record.key!r} is like one of --map_image"
+            yield TaggedOutput(_REPEATED, (key, where))
 
 
 def _keys_before(key: str) -> Iterator[str]:

@@ -1,0 +1,89 @@
+"""FindRepeated: the hashes that occur more than once, of keys or of images.
+
+Eight bytes of each are shuffled.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
+
+_BUCKET_SHIFT = 55  # of 63 bits: 256 buckets
+# Of a hash that must not occur, though nothing has it; others have 63 bits.
+_NOT_OWN = 1 << 63
+_MOST_HASHES = 1 << 20
+
+
+class HashBuckets:
+    """Hashes of 63 bits in buckets: thousands in one element."""
+
+    def __init__(self) -> None:
+        self._buckets: defaultdict[int, array[int]] = defaultdict(lambda: array("Q"))
+        self._count = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether so many hashes are held that `take` should be called."""
+        return self._count >= _MOST_HASHES
+
+    def add(self, hashed: int, is_own: bool = True) -> None:
+        """Adds a hash; not `is_own`: one that is repeated only if an own hash equals it."""
+        self._buckets[hashed >> _BUCKET_SHIFT].append(hashed if is_own else hashed | _NOT_OWN)
+        self._count += 1
+
+    def take(self) -> Iterator[tuple[int, bytes]]:
+        """Yields and removes each bucket, as its number and its packed hashes."""
+        buckets, self._count = list(self._buckets.items()), 0
+        self._buckets.clear()
+        for bucket, hashes in buckets:
+            yield bucket, hashes.tobytes()
+
+
+class FindRepeated(beam.PTransform):
+    """PCollection[(bucket, packed hashes)] -> PCollection[bytes]: those of `RepeatedHashes`, packed."""
+
+    def expand(self, buckets: beam.PCollection[tuple[int, bytes]]) -> beam.PCollection[bytes]:
+        """One element a bucket that has any."""
+        return (
+            buckets
+            | "Group" >> beam.GroupByKey()
+            | "Find" >> beam.FlatMapTuple(lambda _, packed: packed_repeated(packed)).with_output_types(bytes)
+        )
+
+
+class RepeatedHashes:
+    """Hashes that occur more than once, from the elements of `FindRepeated` as a side input."""
+
+    def __init__(self, packed: Iterable[bytes]) -> None:
+        self._hashes = np.sort(_unpacked(packed))
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def has(self, hashes: Sequence[int]) -> npt.NDArray[np.bool_]:
+        """Whether each of some hashes is repeated."""
+        every = np.array(hashes, np.uint64)
+        if not len(self):
+            return np.zeros(len(every), bool)
+        nearest = self._hashes.take(np.searchsorted(self._hashes, every), mode="clip")
+        return np.equal(nearest, every)
+
+
+def packed_repeated(packed: Iterable[bytes]) -> Iterator[bytes]:
+    """The repeated hashes of a bucket, packed; nothing if there are none."""
+    every = _unpacked(packed)
+    is_own = every < np.uint64(_NOT_OWN)
+    own = np.sort(every[is_own])
+    shared = np.intersect1d(own, every[~is_own] - np.uint64(_NOT_OWN))
+    repeated = np.union1d(own[1:][own[1:] == own[:-1]], shared)
+    if len(repeated):
+        yield repeated.tobytes()
+
+
+def _unpacked(packed: Iterable[bytes]) -> npt.NDArray[np.uint64]:
+    return np.frombuffer(b"".join(packed), np.uint64)
