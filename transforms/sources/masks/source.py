@@ -27,8 +27,7 @@ from recordmill.transforms.records import (
 from recordmill.transforms.sources.class_tables import COLOR_FILES, NAME_FILES, ClassTable, mask_classes
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.look import links_outside
-from recordmill.transforms.sources.masks.match import LOSSLESS, MaskPattern, match_masks
-from recordmill.transforms.sources.masks.match import OUTSIDE as OUTSIDE_INPUT
+from recordmill.transforms.sources.masks.match import LOSSLESS, OUTSIDE_INPUT, MaskPattern, match_masks
 from recordmill.transforms.sources.names import (
     NOT_AN_IMAGE,
     extension_of,
