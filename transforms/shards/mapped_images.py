@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -87,7 +88,7 @@ class ImageMapper:
         suffixes: set[str] = set()
         with self._calling(sample):
             iterator = iter(made)
-        for number in range(1 << 62):
+        for number in itertools.count():
             with self._calling(sample):
                 one = next(iterator, _END)
             if one is _END:
