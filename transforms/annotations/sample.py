@@ -40,7 +40,7 @@ _NO_FILE = ImageRef("")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sample:
-    """An image and its annotations, before it is stored: what a `map_image` function gets and returns.
+    """An image and its annotations before they are stored: argument and result of a `map_image` function.
 
     Attributes:
         key: of the record.
@@ -182,7 +182,7 @@ def sample_of(
     shapes = Shapes(frame, annotations.relative, read)
     notes: list[tuple[str, str]] = []
     kept = ObjectMapper(BoxRule(boxes, frame, notes), shapes).mapped(annotations.objects)
-    # An image that nobody annotated stays one: its size is not declared.
+    # Without a declared size, an image without annotations stays unannotated, and is not background.
     is_annotated = annotations.size is not None or annotations.objects or annotations.masks
     own = replace(
         annotations,

@@ -1,9 +1,9 @@
 """The identity of an image: a hash of its bytes, from the listing, from an earlier job, or read.
 
 A hash has 63 bits, and the number of bytes has to be equal too. Of 100 million different images of one size,
-two are taken for the same with a chance of 1 in 2,000; of photographs, whose sizes differ, 1 in 100 million.
-The hash is made of an MD5, since buckets list it: whoever makes two files with one MD5 on purpose can make
-one of them a copy.
+two count as identical with a chance of 1 in 2,000; of photographs, whose sizes differ, 1 in 100 million.
+The hash is made of an MD5, since buckets list it: of two files that were
+forged to have the same MD5, one counts as a copy of the other.
 """
 
 from __future__ import annotations

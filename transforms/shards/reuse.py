@@ -205,7 +205,7 @@ def row_of(hashed: HashedImage | None, sort_key: str, source: str, record: Encod
 
 
 class RowWriter:
-    """Writes rows to a TFRecord file, many in one of its records; closes nothing."""
+    """Writes rows to a TFRecord file, many in each of its records. It does not close the file."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._writer = RecordWriter(file)

@@ -137,7 +137,7 @@ def _regex(pattern: str) -> re.Pattern[str] | None:
         elif not parts:
             return None
         elif any(field in parts[-1] for field in _FOLDERS):
-            parts[-1] = _FOLDERS[0]  # less one folder, it is any number of folders still
+            parts[-1] = _FOLDERS[0]  # without one of its folders, it still matches any number
         else:
             parts.pop()
     *folders, name = parts or [""]
