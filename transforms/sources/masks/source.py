@@ -207,7 +207,7 @@ class _Masks:
 
 
 def _remedy(config: SourceConfig) -> str:
-    """How to name the masks of images that have none."""
+    """The end of the message that no image has a mask: the remedy."""
     if config.mask_pattern is not None:
         pattern = MaskPattern(config.mask_pattern)
         images = (item.key for _, item in input_files(config, unique=False) if isinstance(item, TreeFile))
@@ -215,7 +215,7 @@ def _remedy(config: SourceConfig) -> str:
         if image and (mask := pattern.mask_of(image)) is not None:
             remedy = "outside of it; give --image_root the folder of the masks, or one above it"
             lies = remedy if mask.startswith(OUTSIDE_INPUT) else "which is not there; correct --mask_pattern"
-            return f"; that of {image!r} would be {mask!r}, {lies}"
+            return f"; the mask of {image!r} would be {mask!r}, {lies}"
     return "; put them in images/ and masks/ under the same names, or give --mask_pattern their path"
 
 
