@@ -53,7 +53,8 @@ def print_result(manifest_path: str) -> None:
     _add_facts(table, source_facts(manifest["source"], reason))
     table.add_row("schema", manifest["config"]["schema"])
     _add_facts(table, class_texts(manifest.get("classes", {}), len(manifest["labels"])))
-    for number, line in enumerate(_pixel_lines(manifest_path, manifest)):
+    folder = manifest_path.rpartition("/")[0] or "."
+    for number, line in enumerate(_pixel_lines(folder, manifest)):
         table.add_row("" if number else "pixels", line)
     table.add_row("read", f"{counts['read']:,}")
     added = f" ({counts['added']:,} added by --map_image)" if counts.get("added") else ""
@@ -79,9 +80,8 @@ def print_result(manifest_path: str) -> None:
     if reused := manifest["provenance"]["reused_shards"]:
         table.add_row("reused", f"{counted(reused, 'shard')} finished before")
     _add_reused(table, manifest["provenance"])
-    folder = manifest_path.rpartition("/")[0] or "."
     if DUPLICATES in manifest["files"]:
-        _add_duplicates(table, manifest["duplicates"], f"{folder}/{DUPLICATES}")
+        _add_duplicates(table, Duplicates(**manifest["duplicates"]), f"{folder}/{DUPLICATES}")
     started, finished = (
         datetime.datetime.fromisoformat(manifest["provenance"][key]) for key in ("started", "finished")
     )
@@ -98,11 +98,11 @@ def print_result(manifest_path: str) -> None:
     console.print(_reading(home, folder, split, DATASET_INFO in manifest["files"]))
 
 
-def _pixel_lines(manifest_path: str, manifest: Mapping[str, Any]) -> list[str]:
+def _pixel_lines(folder: str, manifest: Mapping[str, Any]) -> list[str]:
     """The share of each class in the pixels of masks, and the number of its images; from report.json."""
     if _OF_CLASSES.isdisjoint(manifest["annotations"]["stored"]) or REPORT_DATA not in manifest["files"]:
         return []
-    splits = json.loads(read_text(f"{manifest_path.rpartition('/')[0] or '.'}/{REPORT_DATA}"))["splits"]
+    splits = json.loads(read_text(f"{folder}/{REPORT_DATA}"))["splits"]
     statistics = {name: Statistics.from_json(found) for name, found in splits.items()}
     shares = pixel_shares(statistics, {int(number): name for number, name in manifest["labels"].items()})
     classes, ignored = [one for one in shares if one.name], [one for one in shares if not one.name]
@@ -121,9 +121,9 @@ def _add_facts(table: Table, facts: Mapping[str, str]) -> None:
         table.add_row(*row)
 
 
-def _add_duplicates(table: Table, counts: Mapping[str, int], path: str) -> None:
-    """The groups of records with equal images, and the first of them."""
-    table.add_row("duplicates", Duplicates.of(counts).text)
+def _add_duplicates(table: Table, found: Duplicates, path: str) -> None:
+    """The number of groups of records with equal images, and the first of them."""
+    table.add_row("duplicates", found.text)
     for group in first_groups(path, _GROUPS):
         table.add_row("", group.text)
 

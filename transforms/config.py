@@ -57,9 +57,9 @@ class DatasetConfig:
     )
     map_image: MapImage | None = flag(
         None,
-        "a Python function that changes each image and its annotations before they are stored, leaves it "
-        "out, or makes several records of it; in a module of the current folder, or an installed one; the "
-        "version identifies it instead of its source",
+        "a Python function that runs on each image and its annotations before they are stored. It may change "
+        "them, leave the image out, or make several records of it. The module is in the current folder or "
+        "installed. A version identifies the function instead of its source code",
         "records",
         parse=MapImage.parse,
         metavar="MODULE:FUNCTION[@VERSION]",
@@ -86,9 +86,9 @@ class DatasetConfig:
     )
     mask_values: Mapping[str, str] = flag(
         {},
-        "other classes for pixels of masks: values in the masks of the source, or names of classes; 255 is "
-        "ignored. It changes masks of classes, panoptic masks and masks drawn from objects, not boxes and "
-        "labels",
+        "replaces classes in masks. A class is given by its name, or by its value in the masks of the "
+        "source; 255 means ignored. Masks of classes, panoptic masks and masks drawn from objects change; "
+        "boxes and labels do not",
         "input and output",
         parse=renames,
         metavar="OLD=NEW,…",
@@ -119,8 +119,8 @@ class DatasetConfig:
     )
     group_by: str | None = flag(
         None,
-        "with --splits: records with the same value of this feature stay together; content: identical images "
-        "stay together, which are read before they are written, as with --duplicates=drop",
+        "with --splits: records with the same value of this feature go into the same split. content puts "
+        "identical images into the same split; it reads images before it writes, as --duplicates=drop does",
         "shards",
         metavar="FEATURE",
     )
@@ -132,10 +132,10 @@ class DatasetConfig:
     )
     duplicates: str = flag(
         "keep",
-        "identical images: keep all, and report them in duplicates.jsonl; fail: publish nothing if splits "
-        "share images; drop: leave out all but the first by key, and copies in train if another split has "
-        "the image. drop reads the images before it writes, except those whose MD5 is in the listing of a "
-        "bucket; --plan counts them",
+        "identical images: keep writes all, and lists them in duplicates.jsonl; fail publishes nothing if "
+        "splits share images; drop writes one of them: the first by key, from train only if no other split "
+        "has the image. drop reads images before it writes, except objects of a bucket whose listing has an "
+        "MD5; --plan counts the images to read",
         "records",
         values=("keep", "fail", DROP),
         determines_bytes=False,

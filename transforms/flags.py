@@ -52,7 +52,7 @@ class Flag:
         path: `input`, `output`, `file` or `folder`: what a path names.
         pattern: regular expression of the text, for parameters of a template.
         determines_bytes: the shards of a dataset depend on it.
-        only_if_set: manifest.json leaves it out if it has its default: other datasets keep their digests.
+        only_if_set: manifest.json leaves out the default, so that digests of other datasets stay the same.
     """
 
     help: str

@@ -21,21 +21,21 @@ from recordmill.transforms.records import JobError
 
 _SPEC = re.compile(r"(?P<module>[^\W\d][\w.]*):(?P<name>[^\W\d][\w.]*)(@(?P<version>[\w.-]+))?")
 _VERSION = re.compile(r"[\w.-]+")
-# Of the digest, in hex: enough to tell two sources apart.
+# Of the digest, in hex: enough to distinguish two sources.
 _DIGITS = 16
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 @dataclasses.dataclass(frozen=True)
 class MapImage:
-    """A function from a `Sample` to one `Sample`, several, or none; it is sent with its code.
+    """A function from a `Sample` to one `Sample`, several, or none. Workers get it with its code.
 
     Attributes:
         module: of the function.
         name: its qualified name.
-        identity: the stated version, or a SHA-256 of the source that it is made from. Two functions of one
-            name and identity are the same: shards are reused by it.
-        pickled: the function; None for one that a manifest names.
+        identity: the stated version, or a SHA-256 of its source. Functions with the same name and identity
+            count as the same function, whose shards are reused.
+        pickled: the function; None if it comes from a manifest.
     """
 
     module: str
@@ -57,11 +57,11 @@ class MapImage:
 
         Args:
             function: gets a `Sample`.
-            version: identifies the function. Without it, the source of its module does, and of the modules
-                that it imports, unless they are installed.
+            version: identifies the function. Without it, the source of its module and of the modules that it
+                imports does, except installed ones.
 
         Raises:
-            ValueError: not a function; a wrong version; or none, for a function whose source is not known.
+            ValueError: not a function; an invalid version; or neither a version nor a source.
         """
         if not callable(function):
             raise ValueError(f"map_image is {function!r}; give a function, or MapImage.of(function)")
@@ -70,7 +70,9 @@ class MapImage:
         home = module.__name__ if module is not None else "?"
         label = f"{home}:{name}"
         if version and not _VERSION.fullmatch(version):
-            raise ValueError(f"the version of map_image is {version!r}; letters, digits, ., _ and - make one")
+            raise ValueError(
+                f"the version of map_image is {version!r}; it may have letters, digits, ., _ and -"
+            )
         own = _own_modules(module) if module is not None else []
         if not version:
             version = _source_digest(own) if _is_in_module(function, name, module) else ""
@@ -119,7 +121,7 @@ class MapImage:
 
     @classmethod
     def named(cls, text: str) -> MapImage:
-        """The function that a manifest names, as `str` writes it; it cannot be loaded."""
+        """The function from its text in a manifest, as `str` writes it; it cannot be loaded."""
         label, _, identity = text.rpartition("@")
         module, _, name = label.partition(":")
         return cls(module, name, identity)
@@ -181,7 +183,7 @@ def _is_own(module: ModuleType) -> bool:
 
 
 def _source_digest(modules: list[ModuleType]) -> str:
-    """The start of a SHA-256 of the sources of modules; empty if one is not known."""
+    """The start of a SHA-256 of the sources of modules; empty if one is not available."""
     hashed = hashlib.sha256()
     try:
         for module in modules:
@@ -196,10 +198,10 @@ _sources: dict[int, tuple[object, bytes]] = {}
 
 
 def _source(module: ModuleType) -> bytes:
-    """The source of a module, as it was when it was first asked for: the file may be edited later.
+    """The source of a module when this was first called: the file may be edited later.
 
     Raises:
-        OSError, TypeError: it is not known.
+        OSError, TypeError: it is not available.
     """
     imported = module.__spec__ or module  # a reloaded module has another one
     if id(imported) not in _sources:
@@ -228,7 +230,7 @@ def _pickled(function: object, modules: list[ModuleType], label: str) -> bytes:
 
 @contextlib.contextmanager
 def _sent_with_code(modules: list[ModuleType]) -> Iterator[None]:
-    """The block pickles what these modules define with its code."""
+    """Within the block, functions and classes of these modules are pickled with their code."""
     import cloudpickle
 
     before = cloudpickle.list_registry_pickle_by_value()

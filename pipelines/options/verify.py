@@ -161,8 +161,8 @@ def _source(args: argparse.Namespace, path: str) -> tuple[SourceConfig, DatasetC
         )
     if (function := found.manifest["config"].get("map_image")) is not None:
         raise ValueError(
-            f"--input is given, and the dataset was made with --map_image={function}: its records hold what "
-            "the function made of the source, which cannot be compared; leave --input out"
+            f"--input is given, and the dataset was made with --map_image={function}: its records hold "
+            "results of the function, which cannot be compared with the source; leave --input out"
         )
     converted = source_of_manifest(found.manifest)
     source = dataclasses.replace(

@@ -11,7 +11,7 @@ from PIL import Image, ImageOps
 
 from benchmarks.drawings import draw
 from recordmill.transforms.images.policy import ImagePolicy
-from recordmill.transforms.images.store import store_image, store_pixels
+from recordmill.transforms.images.store import store_image
 from recordmill.transforms.records import BadInput, Geometry, StoredImage
 from tests.images.drawn import (
     Array,
@@ -239,7 +239,7 @@ def test_one_transparent_colour(image_format: str) -> None:
 @pytest.mark.parametrize("channels", [1, 3])
 def test_jpegs_are_as_good_as_pillows(quality: int, channels: int) -> None:
     pixels = PHOTO[:, :, :channels]
-    image = store_pixels(pixels.tobytes(), pixels.shape, ImagePolicy("jpeg", quality))
+    image = store_image(pixels.tobytes(), ImagePolicy("jpeg", quality), pixels.shape)
     expected = encoded(pixels, "JPEG", quality=quality)
     assert tables(image.data) == tables(expected)
     loss = psnr(tensorflow_pixels(expected), pixels) - psnr(tensorflow_pixels(image.data), pixels)
@@ -386,8 +386,8 @@ def test_sixteen_bits_stay_sixteen_when_resized_or_gray() -> None:
 
 def test_pixels_of_a_container_follow_the_policy() -> None:
     pixels = np.ascontiguousarray(PHOTO[:, :, 0])
-    image = store_pixels(pixels.tobytes(), (90, 120, 1), ImagePolicy(max_side=60, color="rgb"))
+    image = store_image(pixels.tobytes(), ImagePolicy(max_side=60, color="rgb"), (90, 120, 1))
     assert (image.image_format, image.height, image.width, image.channels) == ("png", 45, 60, 3)
     assert image.actions == ("transcoded", "recolored", "resized")
-    raw = store_pixels(pixels.tobytes(), (90, 120, 1), ImagePolicy("raw"))
+    raw = store_image(pixels.tobytes(), ImagePolicy("raw"), (90, 120, 1))
     assert (raw.data, raw.actions) == (pixels.tobytes(), ("kept",))

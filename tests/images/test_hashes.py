@@ -9,7 +9,7 @@ from PIL import Image
 from recordmill.transforms.images.hashes import hash_of, hash_of_picture
 from recordmill.transforms.images.picture import Picture
 from recordmill.transforms.images.policy import ImagePolicy
-from recordmill.transforms.images.store import store_image, store_pixels
+from recordmill.transforms.images.store import store_image
 
 PIXELS = np.random.default_rng(3).integers(0, 256, (24, 40, 3), np.uint8)
 _ORIENTATION = 0x112
@@ -36,7 +36,7 @@ DECODING = (
 def test_equal_pixels_have_equal_hashes(policy: ImagePolicy) -> None:
     files = [encoded(PIXELS, image_format) for image_format in ("BMP", "TIFF", "PPM")]
     found = {store_image(data, policy).decoded_hash for data in files}
-    found.add(store_pixels(PIXELS.tobytes(), PIXELS.shape, policy).decoded_hash)
+    found.add(store_image(PIXELS.tobytes(), policy, PIXELS.shape).decoded_hash)
     # The camera was held on its side.
     found.add(store_image(encoded(np.rot90(PIXELS), "PNG", orientation=6), policy).decoded_hash)
     (only,) = found

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from recordmill.transforms.images.policy import ImagePolicy
-from recordmill.transforms.images.store import store_image, store_pixels
+from recordmill.transforms.images.store import store_image
 from recordmill.transforms.records import BadInput, StoredImage
 from tests.images.drawn import (
     Array,
@@ -454,14 +454,14 @@ def test_the_name_tells_nothing_the_bytes_do() -> None:
 def test_pixels(channels: int) -> None:
     pixels = gradient(channels=channels)
     for policy in (KEEP, PNG):
-        image = store_pixels(pixels.tobytes(), (24, 32, channels), policy)
+        image = store_image(pixels.tobytes(), policy, (24, 32, channels))
         assert (image.image_format, image.actions) == ("png", ("transcoded",))
         np.testing.assert_array_equal(tensorflow_pixels(image.data), pixels)
-    raw = store_pixels(pixels.tobytes(), (24, 32, channels), RAW)
+    raw = store_image(pixels.tobytes(), RAW, (24, 32, channels))
     assert (raw.data, raw.actions, raw.channels) == (pixels.tobytes(), ("kept",), channels)
-    tensor = store_pixels(pixels.tobytes(), (24, 32, channels), TENSOR)
+    tensor = store_image(pixels.tobytes(), TENSOR, (24, 32, channels))
     assert tensor.data == tf.io.serialize_tensor(pixels).numpy()
-    jpeg = store_pixels(pixels.tobytes(), (24, 32, channels), JPEG)
+    jpeg = store_image(pixels.tobytes(), JPEG, (24, 32, channels))
     assert jpeg.image_format == ("png" if channels in (2, 4) else "jpeg")
     assert jpeg.actions == (("transcoded", "alpha_kept") if channels in (2, 4) else ("transcoded",))
 
@@ -477,13 +477,13 @@ def test_pixels(channels: int) -> None:
 )
 def test_pixels_refused(data: bytes, shape: tuple[int, int, int], reason: str) -> None:
     with pytest.raises(BadInput) as caught:
-        store_pixels(data, shape, KEEP)
+        store_image(data, KEEP, shape)
     assert (caught.value.stage, caught.value.reason) == ("decode", reason)
 
 
 def test_too_large_for_jpeg() -> None:
     with pytest.raises(BadInput) as caught:
-        store_pixels(bytes(65501), (65501, 1, 1), JPEG)
+        store_image(bytes(65501), JPEG, (65501, 1, 1))
     assert (caught.value.stage, caught.value.reason) == ("encode", "not supported")
     assert "--image_format" in caught.value.detail
 
@@ -498,7 +498,7 @@ def test_longer_sides_than_a_png_may_have_are_refused_by_the_header(policy: Imag
         assert (caught.value.stage, caught.value.reason) == ("decode", "too many pixels")
         assert "at most 1,000,000 a side" in caught.value.detail
     with pytest.raises(BadInput, match="too many pixels"):
-        store_pixels(bytes(1_000_001), (1, 1_000_001, 1), policy)
+        store_image(bytes(1_000_001), policy, (1, 1_000_001, 1))
 
 
 @pytest.mark.parametrize(

@@ -249,14 +249,6 @@ def test_copies_in_one_split_are_not_refused(tmp_path: Path) -> None:
 
 
 @SLOW
-def test_beam_refuses_a_leak_too(planted: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    call = ("--input", planted, "--output", tmp_path / "out", "--writer=beam", "--duplicates=fail")
-    assert convert(*call) == 1
-    assert "2 images are in more than one split" in capfd.readouterr().err
-    assert not (tmp_path / "out/manifest.json").exists()
-
-
-@SLOW
 def test_neither_the_listing_nor_the_processes_change_a_byte(planted: Path, tmp_path: Path) -> None:
     rows = [
         (path.relative_to(planted), path.parent.name, path.relative_to(planted).parts[0])

@@ -31,16 +31,16 @@ _CODEC = """
 import os, signal
 
 def patch(module):
-    store = module.store_image
-    def failing(data, policy):
-        if data.endswith(b"CRASH"):
+    store = module.store_opened
+    def failing(image, policy):
+        if image.data.endswith(b"CRASH"):
             os.kill(os.getpid(), signal.SIGSEGV)
-        if data.endswith(b"MEMORY"):
+        if image.data.endswith(b"MEMORY"):
             raise MemoryError
-        if data.endswith(b"WRONG"):
+        if image.data.endswith(b"WRONG"):
             raise ZeroDivisionError
-        return store(data, policy)
-    module.store_image = failing
+        return store(image, policy)
+    module.store_opened = failing
 """
 
 _SAMPLES = """
@@ -99,7 +99,7 @@ def test_an_image_without_a_picture_of_its_encoding(
     tmp_path: Path, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     statistics = remembered(tmp_path, names)
-    with patched(tmp_path, monkeypatch, "recordmill.transforms.images.similarity", _CODEC):
+    with patched(tmp_path, monkeypatch, "recordmill.transforms.images.store", _CODEC):
         crops = list(reencoded_crops([statistics, Statistics()], settings()))
     assert [crop["key"] for crop in crops] == ["whole"]
 

@@ -73,7 +73,7 @@ def test_the_order_and_the_counts_of_the_file(tmp_path: Path) -> None:
         "across_splits": 2,
         "different_labels": 2,
     }
-    assert Duplicates.of(counted.found.counts(), counted.found.first) == counted.found
+    assert Duplicates(**counted.found.counts(), first=counted.found.first) == counted.found
     assert first_groups(str(path), 2) == (both, leak)
     path.write_text("x" * (1 << 21) + "\n" + plain.to_json() + "\n")
     assert first_groups(str(path)) == (plain,)

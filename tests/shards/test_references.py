@@ -236,9 +236,9 @@ def test_equal_records_have_equal_bytes_in_every_process() -> None:
         found.add(run.stdout.strip())
     assert found == {golden()}
     assert golden() == (
-        "4faa77b03de5489acfc6aee3210f3e5f98cafdae41fb5d759296a5612e6a706783a17401a175a42f642f00a17607a574"
-        "7261696e9a91a363617480909080c0c2c2a0c0a17809c0 "
-        "edf1effcec48196ea6e1209103a3de3443d0306fd152e146d5f78f13ada42882"
+        "4faa77b03de5489acfc6aee3210f3e5f98cafdae41fb5d759297a5612e6a706783a17401a175a42f642f00a17607a574"
+        "7261696e9a91a363617480909080c0c2c2a0c0a17809c400c0 "
+        "f3fa9099d0e907f1f47687e2705931eb41b2922b4e8ddf473dd4a03977a76edb"
     )
 
 

@@ -165,7 +165,7 @@ def test_masks_outside_the_input_are_below_an_image_root(
     items = listed(str(tmp_path / "a/x/img"), **options)
     assert pairs(items, tmp_path) == {"1.png": ("a/x/lab/1.png", None)}
     assert ("2.png", "image without a mask", True) in failures(items)
-    message = "that of '1.png' would be '../lab/1.png', outside of it; give --image_root"
+    message = "the mask of '1.png' would be '../lab/1.png', outside of it; give --image_root"
     with pytest.raises(ValueError, match=message):
         listed(str(tmp_path / "a/x/img"), mask_pattern="../lab/{name}")
 

@@ -60,7 +60,7 @@ class BoxRule:
         if xmax <= xmin or ymax <= ymin:
             self.without_area(_described(name, box))
             return None
-        cut = _cut(box, width, height)
+        cut = cut_box(box, width, height)
         dx, dy = _TOLERANCE * width, _TOLERANCE * height
         if cut is not None and xmin >= -dx and ymin >= -dy and xmax <= width + dx and ymax <= height + dy:
             return cut
@@ -97,7 +97,7 @@ class BoxRule:
         found = []
         moved = moved_boxes(geometry, np.array([box for _, box, _ in within])).tolist()
         for (one, _, name), sides in zip(within, moved, strict=True):
-            cut = _cut(Box(*sides), geometry.width, geometry.height)
+            cut = cut_box(Box(*sides), geometry.width, geometry.height)
             if cut is None:
                 self.notes.append((CROPPED, name()))
             else:
@@ -105,7 +105,7 @@ class BoxRule:
         return found
 
 
-def _cut(box: Box, width: int, height: int) -> Box | None:
+def cut_box(box: Box, width: int, height: int) -> Box | None:
     """The part of a box that is in an image; None if it has no area."""
     xmin, ymin = max(box.xmin, 0.0), max(box.ymin, 0.0)
     xmax, ymax = min(box.xmax, float(width)), min(box.ymax, float(height))

@@ -8,7 +8,7 @@ import numpy as np
 
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.mask import decode_mask
-from recordmill.transforms.images.opened import image_kind, opened, opened_pixels
+from recordmill.transforms.images.opened import image_kind, opened
 from recordmill.transforms.images.reasons import NOT_SUPPORTED, undecodable
 from recordmill.transforms.records import BadInput, ImageRef
 
@@ -27,7 +27,7 @@ def read_ids(ref: ImageRef, read: Read) -> Array:
     try:
         if ref.pixels is None:
             return decode_mask(data)
-        pixels = opened_pixels(data, ref.pixels).decode().pixels
+        pixels = opened(data, ref.pixels).decode().pixels
         if pixels.shape[2] != 1:
             raise undecodable(NOT_SUPPORTED, f"pixels of {pixels.shape[2]} channels; a mask has one")
         return pixels[:, :, 0]
@@ -44,7 +44,7 @@ def read_colors(ref: ImageRef, read: Read, with_gray: bool = True) -> Array:
     data = read(ref)
     channels = (3, 4, 1) if with_gray else (3, 4)
     try:
-        pixels = _colors(data) if ref.pixels is None else opened_pixels(data, ref.pixels).decode().pixels
+        pixels = _colors(data) if ref.pixels is None else opened(data, ref.pixels).decode().pixels
         if pixels.dtype != np.uint8 or pixels.shape[2] not in channels:
             raise undecodable(NOT_SUPPORTED, f"a mask in colours has {channels[0]} channels of 8 bits")
     except BadInput as error:

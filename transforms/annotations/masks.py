@@ -30,7 +30,7 @@ class ClassIds(Protocol):
         """Of a mask's pixel value, never called with 255; raises BadInput if it is not a class."""
 
     def in_masks(self, number: int) -> int:
-        """In masks, of the id of a label: another one if classes are merged, 255 if it is ignored."""
+        """The id in masks of a label's id: another one if its class is merged, 255 if it is ignored."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class MaskBuilder:
 
         From the mask of classes; else from the panoptic one, whose pixels of no segment are `IGNORE`; else
         the objects drawn in their order on a background of 0, crowds first. An image that was annotated
-        (its size is declared) without an object is background. Classes are merged and ignored as `ids`
-        has them. uint8, or uint16 where an id needs it.
+        (its size is declared) without an object is background. `ids` merges and ignores classes. uint8,
+        or uint16 where an id needs it.
 
         Raises:
             BadInput: there is no mask, it does not fit, or a pixel is of no class.
@@ -110,7 +110,7 @@ class MaskBuilder:
         return IGNORE if value == IGNORE else self.ids.mask_id(value)
 
     def _ids_of(self, labels: Iterable[str | int]) -> list[int]:
-        """The ids of labels in masks. An id of its own may be no `IGNORE`."""
+        """The ids of labels in masks. Refuses a class that has the id `IGNORE` itself."""
         found = [self.ids.id_of(label) for label in labels]
         stored = [self.ids.in_masks(one) for one in found]
         _checked([one for one, new in zip(found, stored, strict=True) if one == new])

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 from msgspec.structs import replace
 
-from recordmill.transforms.annotations.boxes import BoxRule
+from recordmill.transforms.annotations.boxes import BoxRule, cut_box
 from recordmill.transforms.annotations.decoded import Read, read_ids
 from recordmill.transforms.annotations.frame import Frame, frame_of
 from recordmill.transforms.annotations.masks import class_values, segment_ids
@@ -40,7 +40,7 @@ _NO_FILE = ImageRef("")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sample:
-    """An image and its annotations, before it is stored: what a `map_image` function gets and returns.
+    """An image and its annotations before they are stored: argument and result of a `map_image` function.
 
     Attributes:
         key: of the record.
@@ -134,9 +134,8 @@ class _Window:
 
     def _box(self, box: Box) -> Box | None:
         """The part of a box that is in the window; None if it has no area."""
-        xmin, ymin = max(box[0], self.left) - self.left, max(box[1], self.top) - self.top
-        xmax, ymax = min(box[2], self.right) - self.left, min(box[3], self.bottom) - self.top
-        return Box(xmin, ymin, xmax, ymax) if xmin < xmax and ymin < ymax else None
+        moved = Box(box[0] - self.left, box[1] - self.top, box[2] - self.left, box[3] - self.top)
+        return cut_box(moved, self.right - self.left, self.bottom - self.top)
 
     def _point(self, x: float, y: float, visibility: int) -> tuple[float, float, int]:
         inside = self.left <= x <= self.right and self.top <= y <= self.bottom
@@ -182,7 +181,7 @@ def sample_of(
     shapes = Shapes(frame, annotations.relative, read)
     notes: list[tuple[str, str]] = []
     kept = ObjectMapper(BoxRule(boxes, frame, notes), shapes).mapped(annotations.objects)
-    # An image that nobody annotated stays one: its size is not declared.
+    # Without a declared size, an image without annotations stays unannotated, and is not background.
     is_annotated = annotations.size is not None or annotations.objects or annotations.masks
     own = replace(
         annotations,

@@ -18,7 +18,7 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]*")  # canonical: neither 007, +5 nor -0
 _WHOLE = re.compile(rf"({_INTEGER.pattern})\.0+")  # pandas writes integers so in a column with empty cells
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 BACKGROUND = frozenset({"background", "_background_", "__background__"})
-"""Names, in lower case, of the class of all that is no object."""
+"""Names of the background class, in lower case."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

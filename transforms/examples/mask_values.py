@@ -29,7 +29,7 @@ def with_ignored(values: Mapping[str, str], ignored: Iterable[str]) -> dict[str,
 
 
 def check_mask_values(values: Mapping[str, str]) -> None:
-    """Raises ValueError for replacements that are wrong whatever the classes are."""
+    """Raises ValueError for replacements that are wrong for any classes."""
     for old, new in values.items():
         if old == _IGNORED:
             raise _wrong(old, new, f"{IGNORE} is ignored already; leave it out")
@@ -67,8 +67,8 @@ def with_mask_values(
         classes: names by the source's own ids, if the source has them.
 
     Raises:
-        ValueError: a name is unknown, a value cannot occur, or a class is replaced twice, or by one that is
-            replaced.
+        ValueError: a name is unknown, a value cannot occur, or a class is replaced twice, or by a replaced
+            class.
     """
     if not values:
         return labels
@@ -158,7 +158,7 @@ class _Finder:
 
 
 def _check(old: str, new: str, to: int, found: Mapping[str, _Class], values: Mapping[str, str]) -> None:
-    """Raises ValueError for a class that is replaced twice, by itself, or by one that is replaced."""
+    """Raises ValueError for a class that is replaced twice, by itself, or by a replaced class."""
     if to == found[old].stored:
         raise _wrong(old, new, "both are one class; leave it out")
     for other, one in found.items():

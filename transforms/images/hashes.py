@@ -1,4 +1,4 @@
-"""Hashes of 16 bytes that find equal images. They are fast, and no protection against a forged image."""
+"""Hashes of 16 bytes, to find equal images. They are fast, but do not protect against forged images."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def hash_of(data: bytes) -> bytes:
 
 
 def hash_of_picture(picture: Picture) -> bytes:
-    """The hash of decoded pixels: of their shape, type and palette, too."""
+    """The hash of decoded pixels, with their shape, type and palette."""
     pixels = picture.pixels
     kind = (pixels.shape, pixels.dtype.name, picture.palette, picture.palette_alpha)
     hashed = xxhash.xxh3_128(repr(kind).encode())

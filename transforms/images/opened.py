@@ -26,24 +26,25 @@ from recordmill.transforms.records import StoredImage
 
 
 @internal_errors("decode")
-def opened(data: bytes) -> OpenedImage:
-    """Reads the header of an image file.
+def opened(data: bytes, shape: tuple[int, int, int] | None = None) -> OpenedImage:
+    """Reads the header of an image file. With a `shape`, the data are raw pixels.
+
+    Args:
+        data: the file; or uint8 pixels, row by row.
+        shape: height, width and channels of raw pixels.
 
     Raises:
         BadInput: stage `decode`, with the reason and the remedy.
     """
+    if shape is not None:
+        return _opened_pixels(data, shape)
     if not data:
         raise undecodable(EMPTY)
     kind = image_kind(data)
     return _OPENERS[kind](data) if kind in _OPENERS else open_raster(data, kind)
 
 
-def opened_pixels(pixels: bytes, shape: tuple[int, int, int]) -> OpenedImage:
-    """Raw pixels, uint8 of (height, width, channels) row by row, as an image.
-
-    Raises:
-        BadInput: the number of bytes is not the shape's, or there are too many pixels.
-    """
+def _opened_pixels(pixels: bytes, shape: tuple[int, int, int]) -> OpenedImage:
     height, width, channels = shape
     if channels not in COLORSPACES or height < 1 or width < 1:
         raise undecodable(

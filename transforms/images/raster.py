@@ -223,7 +223,7 @@ def _shallow(image: Image.Image, data: bytes, kind: str) -> Picture:
 
 
 def _pixels(image: Image.Image) -> Array:
-    """The pixels of an image; those of a very large one are copied in strips, not twice."""
+    """The pixels of an image. A very large image is copied in strips, without a second copy."""
     if image.width * image.height <= _COPIED_AT_ONCE:
         return np.asarray(image)
     tops = range(0, image.height, max(_COPIED_AT_ONCE // image.width, 1))

@@ -39,7 +39,7 @@ _may_be_cut: contextvars.ContextVar[bool] = contextvars.ContextVar("may_be_cut",
 
 @contextlib.contextmanager
 def larger_images() -> Iterator[None]:
-    """In the block, images may have more pixels than are stored: they are to be cut into smaller ones."""
+    """Within the block, images may have more pixels than stored images: a function may cut them."""
     from PIL import Image
 
     before = Image.MAX_IMAGE_PIXELS

@@ -10,11 +10,11 @@ import numpy as np
 
 from recordmill.transforms.images import compare
 from recordmill.transforms.images.exif import Array
-from recordmill.transforms.images.opened import opened, opened_pixels
+from recordmill.transforms.images.opened import opened
 from recordmill.transforms.images.picture import OpenedImage, Picture, encode_png
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.render import render
-from recordmill.transforms.images.store import store_image, store_pixels
+from recordmill.transforms.images.store import store_image
 from recordmill.transforms.records import StoredImage
 
 
@@ -79,22 +79,19 @@ class Original:
 
     def stored(self, policy: ImagePolicy) -> StoredImage:
         """The image of a record."""
-        if self.shape is None:
-            return store_image(self.data, policy)
-        return store_pixels(self.data, self.shape, policy)
+        return store_image(self.data, policy, self.shape)
 
     def opened(self) -> OpenedImage:
         """Opens it: reads its header."""
-        return opened(self.data) if self.shape is None else opened_pixels(self.data, self.shape)
+        return opened(self.data, self.shape)
 
 
-def displayed_source(original: Original, policy: ImagePolicy) -> Displayed:
-    """The source as it is compared.
+def displayed_source(image: OpenedImage, policy: ImagePolicy) -> Displayed:
+    """The source as it is compared, upright if the policy applies EXIF.
 
     Raises:
         BadInput: it cannot be decoded.
     """
-    image = original.opened()
     return displayed_image(image, image.orientation if policy.exif == "apply" else 1, policy)
 
 

@@ -13,7 +13,7 @@ from recordmill.transforms.images.geometry import is_identity, plan_geometry
 from recordmill.transforms.images.jpeg import turned_jpeg
 from recordmill.transforms.images.jpeg_quality import saved_at_or_below
 from recordmill.transforms.images.metadata import stripped
-from recordmill.transforms.images.opened import opened, opened_pixels
+from recordmill.transforms.images.opened import opened
 from recordmill.transforms.images.optimise import optimised
 from recordmill.transforms.images.picture import COLORSPACES, OpenedImage, Picture, encode_png
 from recordmill.transforms.images.policy import LOSSY, ImagePolicy
@@ -26,8 +26,8 @@ from recordmill.transforms.records import StoredImage
 _ALPHA = "alpha_kept"
 
 
-def store_image(data: bytes, policy: ImagePolicy) -> StoredImage:
-    """Converts an image file into the image of a record.
+def store_image(data: bytes, policy: ImagePolicy, shape: tuple[int, int, int] | None = None) -> StoredImage:
+    """Converts an image file, or raw pixels of a `shape` as in `opened`, into the image of a record.
 
     Actions: first the kind of the result: `kept`, `reencoded` (in the same format), `transcoded` to another
     format, `decoded` to pixels. Then changes of the pixels: `rotated`, `first_frame`, `srgb` (converted from
@@ -39,12 +39,7 @@ def store_image(data: bytes, policy: ImagePolicy) -> StoredImage:
     Raises:
         BadInput: stage `decode` or `encode`, with the reason and the remedy.
     """
-    return store_opened(opened(data), policy)
-
-
-def store_pixels(pixels: bytes, shape: tuple[int, int, int], policy: ImagePolicy) -> StoredImage:
-    """As `store_image`, for raw pixels as in `opened_pixels`: a PNG with `--image_format=keep`."""
-    return store_opened(opened_pixels(pixels, shape), policy)
+    return store_opened(opened(data, shape), policy)
 
 
 def store_opened(image: OpenedImage, policy: ImagePolicy) -> StoredImage:

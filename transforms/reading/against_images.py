@@ -21,14 +21,14 @@ from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.geometry import is_identity, plan_geometry
 from recordmill.transforms.images.jpeg_header import quantisation_tables, read_header
 from recordmill.transforms.images.jpeg_quality import estimated_quality
-from recordmill.transforms.images.opened import image_kind, opened, opened_pixels
+from recordmill.transforms.images.opened import image_kind, opened
 from recordmill.transforms.images.picture import COLORSPACES, OpenedImage, Picture, split_alpha
 from recordmill.transforms.images.pillow import DECODER_ERRORS, named
 from recordmill.transforms.images.policy import LOSSY, ImagePolicy
 from recordmill.transforms.images.reasons import CORRUPT, undecodable
 from recordmill.transforms.images.render import render
 from recordmill.transforms.images.similarity import Displayed, Similarity, displayed_image, similarity
-from recordmill.transforms.images.store import store_image, store_pixels
+from recordmill.transforms.images.store import store_image
 from recordmill.transforms.reading.against_features import Difference, counted
 from recordmill.transforms.records import BadInput, Geometry, StoredImage
 
@@ -76,7 +76,7 @@ def match_image(stored: bytes, source: bytes, shape: Shape | None, policy: Image
     Raises:
         BadInput: the source cannot be decoded.
     """
-    original = Original(opened(source) if shape is None else opened_pixels(source, shape), shape, policy)
+    original = Original(opened(source, shape), shape, policy)
     if policy.image_format in ("raw", "tensor"):
         return _match_pixels(stored, original)
     try:
@@ -187,7 +187,7 @@ class Original:
         data, policy = self.image.data, self.policy
         if policy.image_format in LOSSY:
             policy = dataclasses.replace(policy, reencode="always")
-        return store_image(data, policy) if self._shape is None else store_pixels(data, self._shape, policy)
+        return store_image(data, policy, self._shape)
 
     def placed(self, stored: StoredImage) -> StoredImage:
         """A stored image with the size and geometry that this one requires."""

@@ -11,7 +11,7 @@ import numpy as np
 from recordmill.transforms.annotations.decoded import read_ids
 from recordmill.transforms.examples.record_view import Pixels, read_view
 from recordmill.transforms.images.exif import Array
-from recordmill.transforms.images.opened import opened, opened_pixels
+from recordmill.transforms.images.opened import opened
 from recordmill.transforms.images.picture import OpenedImage
 from recordmill.transforms.records import AnnotatedObject, BadInput, Box, FeatureValue, ImageRef
 from recordmill.transforms.sources.tfrecord.records import read_record
@@ -41,7 +41,7 @@ class StoredImageBytes:
         Raises:
             BadInput: stage `decode`: it is not an image.
         """
-        return opened(self.data) if self.pixels is None else opened_pixels(self.data, self.pixels)
+        return opened(self.data, self.pixels)
 
     def size(self) -> tuple[int, int]:
         """Height and width, from the header if possible.

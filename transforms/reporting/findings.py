@@ -15,7 +15,7 @@ from recordmill.transforms.reading.dataset import Dataset, ShardEntry
 from recordmill.transforms.records import Failure
 from recordmill.transforms.reporting.count import Count, RecordLocation, count_records
 from recordmill.transforms.reporting.samples import Sample, pictures, place_of, places_in, samples
-from recordmill.transforms.shards.duplicates import DuplicateGroup, Duplicates, first_groups
+from recordmill.transforms.shards.duplicates import NO_DUPLICATES, DuplicateGroup, Duplicates, first_groups
 from recordmill.transforms.shards.statistics import Statistics
 from recordmill.transforms.storage.files import open_named, short_lines
 from recordmill.transforms.storage.layout import DUPLICATES, INDEX, REPORT_FORMAT_VERSION
@@ -47,7 +47,7 @@ class Findings:
         statistics: by split, in the order of the manifest.
         shards: in their order; without a manifest, `records` are those that were counted.
         failures: the first lines of failures.jsonl, by kind: `failed`, `skipped`, `changed`.
-        duplicates: with the first groups of duplicates.jsonl; None if an earlier version wrote the dataset.
+        duplicates: with the first groups of duplicates.jsonl.
         copies: pictures of some of these groups, by number.
     """
 
@@ -59,7 +59,7 @@ class Findings:
     failures: Mapping[str, tuple[Failure, ...]]
     crops: tuple[Crop, ...] = ()
     samples: tuple[Sample, ...] = ()
-    duplicates: Duplicates | None = None
+    duplicates: Duplicates = NO_DUPLICATES
     copies: Mapping[int, Sample] = dataclasses.field(default_factory=dict)
     damages: tuple[tuple[str, str], ...] = ()
     faults: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -88,7 +88,7 @@ def gather(
         count = count_records(dataset)
         statistics, labels = count.statistics, count.labels
     places = places_in(dataset) if count is None else count.locations
-    duplicates = _duplicates(dataset, manifest) if manifest is not None else None
+    duplicates = _duplicates(dataset, manifest or {})
     folder, name = os.path.split(dataset.path)
     if _VERSION.fullmatch(name):  # a version folder of TFDS
         name = f"{os.path.basename(folder)} {name}"
@@ -102,21 +102,19 @@ def gather(
         crops=crops,
         samples=samples(places, labels, dataset.renames) if has_samples else (),
         duplicates=duplicates,
-        copies=_copies(dataset, labels, duplicates) if duplicates is not None and has_samples else {},
+        copies=_copies(dataset, labels, duplicates) if has_samples else {},
         damages=tuple((os.path.basename(path), one) for path, one in count.damages) if count else (),
         faults=count.faults if count else {},
     )
 
 
-def _duplicates(dataset: Dataset, manifest: Mapping[str, Any]) -> Duplicates | None:
+def _duplicates(dataset: Dataset, manifest: Mapping[str, Any]) -> Duplicates:
     """The duplicates of a complete dataset; without a group if their list is damaged."""
-    if "duplicates" not in manifest:
-        return None
     groups: tuple[DuplicateGroup, ...] = ()
     with contextlib.suppress(ValueError, FileNotFoundError):
-        if DUPLICATES in manifest["files"]:
+        if DUPLICATES in manifest.get("files", ()):
             groups = first_groups(f"{dataset.folder}/{DUPLICATES}")
-    return Duplicates.of(manifest["duplicates"], groups)
+    return Duplicates(**manifest.get("duplicates", {}), first=groups)
 
 
 def _copies(dataset: Dataset, labels: Mapping[int, str], duplicates: Duplicates) -> dict[int, Sample]:

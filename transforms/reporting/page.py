@@ -113,7 +113,7 @@ def class_balances(
 ) -> list[Balance]:
     """The balance of labels, objects and pixels; kinds that no split has are left out.
 
-    If classes are merged in masks (`is_merged`), the classes of labels and objects need no pixels.
+    If classes are merged in masks (`is_merged`), classes of labels and objects without pixels are left out.
     """
     found = [
         _balance("Labels of images", "label", {key: one.labels for key, one in statistics.items()}, names),

@@ -58,7 +58,7 @@ class ChangeTask(Task[Worker, Crop | BadInput | None]):
 
     def _image(self, worker: Worker) -> OpenedImage | None:
         """The image before it is stored: of the source, or as the function of `map_image` has made it."""
-        from recordmill.transforms.images.opened import opened, opened_pixels
+        from recordmill.transforms.images.opened import opened
 
         reader = ImageReader()
         record = reference_record(self.reference, reader.read)
@@ -66,8 +66,7 @@ class ChangeTask(Task[Worker, Crop | BadInput | None]):
         if ref is None:
             return None
         if self.settings.map_image is None:
-            data = reader.read(ref)
-            return opened(data) if ref.pixels is None else opened_pixels(data, ref.pixels)
+            return opened(reader.read(ref), ref.pixels)
         made = RecordEncoder(self.settings, worker).mapped(record, ref)
         return next((one.image for one in made if one.record.key == self.key), None)
 
@@ -113,7 +112,7 @@ def _changed_part(image: OpenedImage, policy: ImagePolicy) -> dict[str, Any] | N
     from recordmill.transforms.images.similarity import (
         CROP_SIDE,
         cut,
-        displayed_image,
+        displayed_source,
         displayed_stored,
         most_changed,
         similarity,
@@ -125,7 +124,7 @@ def _changed_part(image: OpenedImage, policy: ImagePolicy) -> dict[str, Any] | N
     seen = ImagePolicy("jpeg", exif=policy.exif, alpha="flatten", background=policy.background)
     names = ("max_side", "short_side", "size", "fit", "color")
     resized = dataclasses.replace(seen, **{name: getattr(policy, name) for name in names})
-    before = displayed_image(image, image.orientation if policy.exif == "apply" else 1, resized)
+    before = displayed_source(image, resized)
     after, _ = displayed_stored(stored, seen)
     alike = similarity(before, after)
     if alike is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -127,11 +127,6 @@ class Duplicates:
     different_labels: int = 0
     first: tuple[DuplicateGroup, ...] = ()
 
-    @staticmethod
-    def of(counts: Mapping[str, int], first: Sequence[DuplicateGroup] = ()) -> Duplicates:
-        """The inverse of `counts`."""
-        return Duplicates(**counts, first=tuple(first))
-
     def counts(self) -> dict[str, int]:
         """The counts, as in manifest.json."""
         fields = dataclasses.fields(self)
@@ -146,6 +141,8 @@ class Duplicates:
             f"{self.different_labels:,} with different labels"
         )
 
+
+NO_DUPLICATES = Duplicates()
 
 _group = msgspec.json.Decoder(DuplicateGroup).decode
 

@@ -1,9 +1,9 @@
 """The identity of an image: a hash of its bytes, from the listing, from an earlier job, or read.
 
 A hash has 63 bits, and the number of bytes has to be equal too. Of 100 million different images of one size,
-two are taken for the same with a chance of 1 in 2,000; of photographs, whose sizes differ, 1 in 100 million.
-The hash is made of an MD5, since buckets list it: whoever makes two files with one MD5 on purpose can make
-one of them a copy.
+two count as identical with a chance of 1 in 2,000; of photographs, whose sizes differ, 1 in 100 million.
+The hash is made of an MD5, since buckets list it: of two files that were
+forged to have the same MD5, one counts as a copy of the other.
 """
 
 from __future__ import annotations
@@ -52,11 +52,6 @@ class HashWork(NamedTuple):
 
     def __add__(self, other: HashWork) -> HashWork:  # type: ignore[override]
         return HashWork(*map(sum, zip(self, other, strict=True)))
-
-
-class _Read(NamedTuple):
-    identity: Identity
-    is_as_listed: bool
 
 
 class ImageHasher:
@@ -120,7 +115,7 @@ class ImageHasher:
     def _read_missing(
         self, records: Sequence[ImageRecord], missing: Sequence[int], found: list[Identity | None]
     ) -> None:
-        def begin(number: int) -> Future[_Read]:
+        def begin(number: int) -> Future[tuple[Identity, bool]]:
             ref = _image(records[number])
             return file_system(ref.uri).submit(self._read, ref) or self._pool.submit(self._read, ref)
 
@@ -136,8 +131,8 @@ class ImageHasher:
             found[number] = identity
             progress.add_hashed(1, identity.size)
 
-    def _read(self, ref: ImageRef) -> _Read:
-        """The identity of an image, in a thread."""
+    def _read(self, ref: ImageRef) -> tuple[Identity, bool]:
+        """The identity of an image, and whether its file is as listed; in a thread."""
         if not hasattr(self._local, "reader"):
             self._local.reader = ListedReader()
             self._readers.append(self._local.reader)
@@ -146,8 +141,8 @@ class ImageHasher:
             with internal_errors("load"):
                 data = reader.read(ref)
         except BadInput:  # the record fails where it is written
-            return _Read(NO_IDENTITY, False)
-        return _Read(Identity(version_of_bytes(data), len(data)), reader.is_as_listed(ref))
+            return NO_IDENTITY, False
+        return Identity(version_of_bytes(data), len(data)), reader.is_as_listed(ref)
 
 
 def _listed_identity(record: ImageRecord, ref: ImageRef) -> Identity | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -40,7 +41,8 @@ class MappedImage(NamedTuple):
         record: its key and its annotations.
         image: to be stored; that of the source if the function has not changed the pixels.
         masks: the bytes of its masks, by reference, except those of the source.
-        notes: (reason, detail) of annotations that were clipped or dropped before; of the first record.
+        notes: (reason, detail) of annotations that were clipped or dropped before the call; empty after the
+            first record.
         source_bytes: of the image in the source; 0 after the first record.
         content: hash of the image in the source.
     """
@@ -69,11 +71,11 @@ class ImageMapper:
         self._position = position
 
     def results(self, sample: Sample) -> Iterator[tuple[str, Sample]]:
-        """The key and the contents of each record, one after the other as the function makes them.
+        """Yields the key and the sample of each record as the function makes them.
 
         Raises:
             LeftOutError: the function makes no record of the image.
-            BadInput: it raises an exception, or returns something else.
+            BadInput: it raises an exception, or returns a wrong result.
         """
         with self._calling(sample):
             made = self._function(sample)
@@ -87,7 +89,7 @@ class ImageMapper:
         suffixes: set[str] = set()
         with self._calling(sample):
             iterator = iter(made)
-        for number in range(1 << 62):
+        for number in itertools.count():
             with self._calling(sample):
                 one = next(iterator, _END)
             if one is _END:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from recordmill.transforms.records import IGNORE
-from recordmill.transforms.shards.duplicates import Duplicates, shared_images
+from recordmill.transforms.shards.duplicates import NO_DUPLICATES, Duplicates, shared_images
 from recordmill.transforms.shards.statistics import Statistics
 
 _LONGEST_NAME = 60
@@ -138,7 +138,7 @@ class DataWarning:
 def data_warnings(
     statistics: Mapping[str, Statistics],
     names: Mapping[int, str],
-    duplicates: Duplicates | None = None,
+    duplicates: Duplicates = NO_DUPLICATES,
 ) -> tuple[DataWarning, ...]:
     """The warnings about a dataset, in a fixed order.
 
@@ -161,7 +161,7 @@ def data_warnings(
         _spellings(labels + objects, names),
         # Captions alone have no class, and need no box.
         _unboxed(unboxed, with_boxes) if objects or (names and not labels) else None,
-        _shared(duplicates) if duplicates is not None and duplicates.across_splits else None,
+        _shared(duplicates) if duplicates.across_splits else None,
     )
     return tuple(one for one in found if one is not None)
 

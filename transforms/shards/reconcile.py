@@ -10,7 +10,7 @@ import msgspec
 
 from recordmill.transforms.records import Failure, JobError
 from recordmill.transforms.shards.dataset_plan import DatasetPlan
-from recordmill.transforms.shards.duplicates import Duplicates
+from recordmill.transforms.shards.duplicates import NO_DUPLICATES, Duplicates
 from recordmill.transforms.shards.overview import DataWarning, data_warnings
 from recordmill.transforms.shards.report import ShardReport, WriteStats, merged
 from recordmill.transforms.shards.statistics import Statistics
@@ -41,7 +41,7 @@ class Reconciled:
     statistics: Mapping[str, Statistics] = dataclasses.field(default_factory=dict)
     is_unchanged: bool = False
     warnings: tuple[DataWarning, ...] = ()
-    duplicates: Duplicates = Duplicates()
+    duplicates: Duplicates = NO_DUPLICATES
 
     @property
     def num_shards(self) -> Mapping[str, int]:
@@ -63,7 +63,7 @@ def reconcile(
     encoded: Iterable[tuple[str, WriteStats]] | None = None,
     failures_sha256: str = "",
     strict: bool = False,
-    duplicates: Duplicates | None = None,
+    duplicates: Duplicates = NO_DUPLICATES,
 ) -> Reconciled:
     """Counts listed inputs against those that were written, failed and skipped.
 
@@ -92,12 +92,11 @@ def reconcile(
     skipped: Counter[tuple[str, str]] = Counter(stats.skipped)
     for failure in failures:
         (skipped if failure.skipped else failed)[failure.stage, failure.reason] += 1
-    found = duplicates or Duplicates()
-    result = Reconciled(plan, in_order, stats, failed, skipped, statistics, duplicates=found)
+    result = Reconciled(plan, in_order, stats, failed, skipped, statistics, duplicates=duplicates)
     _check_failure_ratio(result, max_failure_ratio, failures_path)
     for name, split in plan.splits.items():
         _check_split(name, split.records, counted[name], failures_path)
-    warnings = data_warnings(statistics, plan.settings.features.labels.labels, found)
+    warnings = data_warnings(statistics, plan.settings.features.labels.labels, duplicates)
     if strict and warnings:
         number = f"{len(warnings)} warning{'' if len(warnings) == 1 else 's'}"
         listed = ". ".join(one.text for one in warnings)

@@ -7,16 +7,17 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import TypeVar
 
+from recordmill.transforms.annotations.decoded import Read
 from recordmill.transforms.annotations.mapping import OF_OBJECTS, map_annotations
 from recordmill.transforms.annotations.sample import sample_of
 from recordmill.transforms.examples.features import build_example, build_sequence_example
 from recordmill.transforms.examples.schema import FeatureSettings, Schema, SequenceSchema
 from recordmill.transforms.images.hashes import hash_of
 from recordmill.transforms.images.mask import encoded_dtype
-from recordmill.transforms.images.opened import opened, opened_array, opened_pixels
+from recordmill.transforms.images.opened import opened, opened_array
+from recordmill.transforms.images.picture import OpenedImage
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.reasons import check_pixels, larger_images
 from recordmill.transforms.images.render import upright_colors
@@ -47,7 +48,6 @@ _OBJECTS = frozenset({"objects"})
 _OF_MASKS = frozenset(
     ("class_png", "class_raw", "instance_png", "panoptic_category_png", "panoptic_instance_png")
 )
-_NO_FILES: Mapping[ImageRef, bytes] = MappingProxyType({})
 _T = TypeVar("_T")
 
 
@@ -209,20 +209,19 @@ class RecordEncoder:
             hashes = hash_of(data), images[0].decoded_hash
         else:
             images, source_bytes = (), 0
-        encoded = self._encoded(record, images, masks, same)
+        encoded = self._encoded(record, images, lambda ref: self._read(ref, masks.get(ref)), same)
         return dataclasses.replace(encoded, source_bytes=source_bytes, annotations=annotations, hashes=hashes)
 
     def _encoded(
         self,
         record: ImageRecord,
         images: tuple[StoredImage, ...],
-        masks: Mapping[ImageRef, Loading],
+        read: Read,
         same: EncodedRecord | None = None,
-        made: Mapping[ImageRef, bytes] = _NO_FILES,
     ) -> EncodedRecord:
-        """The Example of a record whose image is stored, if it has one."""
+        """The Example of a record whose image is stored, if it has one; `read` reads its masks."""
         image = next(iter(images), None)
-        mapped = self._mapped(record, image, masks, same, made)
+        mapped = self._mapped(record, image, read, same)
         features = self._settings.schema.features(record, image, mapped, self._settings.features)
         payload = build_example(self._named(features))
         counted = self._counted.of(features, masks=mapped.masks)
@@ -245,18 +244,19 @@ class RecordEncoder:
         """
         if self._mapper is None or record.image is None:
             return [(record, self.encode(record, loading, reused))]
-        written: list[tuple[ImageRecord, EncodedRecord]] = []
-        for one in self.mapped(record, record.image, loading):
-            self._position.work(one.image.pixels)
-            stored = store_opened(one.image, self._settings.policy)
-            encoded = self._encoded(one.record, (stored,), {}, made=one.masks)
-            mapped = dataclasses.replace(encoded.mapped, notes=(*one.notes, *encoded.mapped.notes))
-            hashes = one.content, stored.decoded_hash
-            encoded = dataclasses.replace(
-                encoded, source_bytes=one.source_bytes, mapped=mapped, hashes=hashes
-            )
-            written.append((one.record, encoded))
-        return written
+        made = self.mapped(record, record.image, loading)
+        return [(one.record, self._encoded_mapped(one)) for one in made]
+
+    def _encoded_mapped(self, one: MappedImage) -> EncodedRecord:
+        def read(ref: ImageRef) -> bytes:
+            return one.masks[ref] if ref in one.masks else self._read(ref)
+
+        self._position.work(one.image.pixels)
+        stored = store_opened(one.image, self._settings.policy)
+        encoded = self._encoded(one.record, (stored,), read)
+        mapped = dataclasses.replace(encoded.mapped, notes=(*one.notes, *encoded.mapped.notes))
+        hashes = one.content, stored.decoded_hash
+        return dataclasses.replace(encoded, source_bytes=one.source_bytes, mapped=mapped, hashes=hashes)
 
     def mapped(self, record: ImageRecord, ref: ImageRef, loading: Loading = None) -> Iterator[MappedImage]:
         """The records that the function of `map_image` makes of an image.
@@ -268,13 +268,10 @@ class RecordEncoder:
         policy = self._settings.policy
         data = self._loaded(ref, loading)
         size, content = len(data), hash_of(data)
-        self._work["images"] += 1
-        self._position.work()
         with larger_images():
-            image = opened(data) if ref.pixels is None else opened_pixels(data, ref.pixels)
-            self._position.work(image.pixels)
+            image = self._opened(data, ref)
             work = upright_colors(image, policy.exif)
-        sample, notes = sample_of(record, work, self._settings.boxes, self._read_now)
+        sample, notes = sample_of(record, work, self._settings.boxes, self._read)
         for key, result in self._mapper.results(sample):
             one, masks = self._mapper.record(record, sample, result, key)
             stored = image
@@ -290,26 +287,24 @@ class RecordEncoder:
     def build(self, record: ImageRecord, image: StoredImage | None) -> bytes:
         """The Example of a record whose image is stored. Raises BadInput if its annotations do not fit."""
         try:
-            mapped = self._mapped(record, image, {}, None)
+            mapped = self._mapped(record, image, self._read)
         except _ReadFault as error:
             raise error.fault from None
         features = self._settings.schema.features(record, image, mapped, self._settings.features)
         return build_example(self._named(features))
 
     def _stored(self, data: bytes, ref: ImageRef) -> StoredImage:
+        return store_opened(self._opened(data, ref), self._settings.policy)
+
+    def _opened(self, data: bytes, ref: ImageRef) -> OpenedImage:
         self._position.work()
         self._work["images"] += 1
-        image = opened(data) if ref.pixels is None else opened_pixels(data, ref.pixels)
+        image = opened(data, ref.pixels)
         self._position.work(image.pixels)
-        return store_opened(image, self._settings.policy)
+        return image
 
     def _mapped(
-        self,
-        record: ImageRecord,
-        image: StoredImage | None,
-        masks: Mapping[ImageRef, Loading],
-        same: EncodedRecord | None,
-        made: Mapping[ImageRef, bytes] = _NO_FILES,
+        self, record: ImageRecord, image: StoredImage | None, read: Read, same: EncodedRecord | None = None
     ) -> Mapped:
         """The annotations in the stored image, as far as the schema stores them."""
         needs = self._needed(record.annotations)
@@ -318,10 +313,6 @@ class RecordEncoder:
         annotations = record.annotations
         drawn = 1 + len(annotations.objects) + len(annotations.masks)
         self._position.work(drawn * image.height * image.width)
-
-        def read(ref: ImageRef) -> bytes:
-            return made[ref] if ref in made else self._read(ref, masks.get(ref))
-
         if same is not None:
             needs = _OBJECTS if needs & OF_OBJECTS else frozenset()
         labels = self._settings.features.labels
@@ -379,10 +370,7 @@ class RecordEncoder:
         self._position.load()
         return self._read(ref, loading)
 
-    def _read_now(self, ref: ImageRef) -> bytes:
-        return self._read(ref, None)
-
-    def _read(self, ref: ImageRef, loading: Loading) -> bytes:
+    def _read(self, ref: ImageRef, loading: Loading = None) -> bytes:
         """The bytes of a file; sets `_is_as_listed` to False if it has changed since it was listed."""
         self._work["source_reads"] += 1
         try:

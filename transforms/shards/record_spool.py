@@ -1,4 +1,4 @@
-"""Spools what records bring: images without a file of their own, and large annotations."""
+"""Spools images that records bring as bytes, and large annotations."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from recordmill.transforms.storage.zip_member import check_size
 
 
 class RecordSpool:
-    """The spool of one bundle, with files of its own: a bundle may be retried, or have a twin.
+    """The spool of one bundle. Each bundle has its own files, because it may be retried or run twice.
 
     Args:
-        scratch: folder of the run; None if there is none, and then records cannot bring images.
+        scratch: folder of the run; None if there is none: records cannot bring images then.
         job: name of the folder in `scratch` that only this job uses.
 
     Attributes:
-        annotations: for large annotations; None if `scratch` is not a folder of this machine: other runners
-            shuffle on disks.
+        annotations: spool for large annotations; None if `scratch` is not a folder of this machine, because
+            other runners shuffle on disks.
     """
 
     def __init__(self, scratch: str | None, job: str) -> None:

@@ -195,7 +195,10 @@ def row_of(hashed: HashedImage | None, sort_key: str, source: str, record: Encod
     row = Row(hashed, sort_key, source, len(payload), checksum, record.source_bytes)
     if source:
         spans = Spans(payload)
-        images = [(spans.of(image.data), _without_data(image)) for image in record.images]
+        images = [
+            (spans.of(image.data), dataclasses.replace(image, data=b"", decoded_hash=b""))
+            for image in record.images
+        ]
         row = replace(row, images=images)
         if record.annotations:
             masks = {name: spans.of(mask) for name, mask in record.mapped.masks.items()}
@@ -205,7 +208,7 @@ def row_of(hashed: HashedImage | None, sort_key: str, source: str, record: Encod
 
 
 class RowWriter:
-    """Writes rows to a TFRecord file, many in one of its records; closes nothing."""
+    """Writes rows to a TFRecord file, many in each of its records. It does not close the file."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._writer = RecordWriter(file)
@@ -221,10 +224,6 @@ class RowWriter:
         if self._rows:
             self._writer.write(msgspec.msgpack.encode(self._rows))
             self._rows.clear()
-
-
-def _without_data(image: StoredImage) -> StoredImage:
-    return dataclasses.replace(image, data=b"", decoded_hash=b"")
 
 
 def header_of(

@@ -35,7 +35,7 @@ List = list
 """The type, in a class that has a method of that name."""
 
 LEAST_CONTENT_VERSION = 1 << 52
-"""In a file system that has versions of both kinds, those that are no hash of the contents are lower."""
+"""Versions that hash the contents are at least this; other versions in the same file system are lower."""
 
 _READ_BYTES = 1 << 20
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+)://")

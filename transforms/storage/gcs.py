@@ -122,7 +122,7 @@ class GcsFileSystem(FileSystem):
         return "object or folder" if self.is_folder(f"gs://{split_uri(path)[0]}") else "bucket"
 
     def is_content_version(self, version: int) -> bool:
-        """Of an object that has an MD5: a composed one has none."""
+        """Whether the object has an MD5; a composed object has none."""
         return version >= LEAST_CONTENT_VERSION
 
     def is_unchanged(self, path: str, version: int, data: bytes) -> bool:

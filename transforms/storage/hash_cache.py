@@ -30,7 +30,7 @@ _HEAD = b"recordmill hashes 1\n"
 _DIGEST_BYTES = 16
 _NAME = re.compile(r"([0-9a-f]{32})-[0-9a-f]{12}\.hashes(\.[0-9a-f]{12}\.part)?")
 _ROWS_A_FILE = 1 << 16
-# New hashes are written this often: so much work is lost if the job is interrupted.
+# Seconds between writes of new hashes: an interrupted job loses so much work.
 _SECONDS = 10.0
 
 _Rows = npt.NDArray[np.uint64]
@@ -63,7 +63,7 @@ class HashCache:
         return int(self._hashed[at]), int(self._size[at])
 
     def add(self, ref: ImageRef, hashed: int, size: int) -> None:
-        """Stores hash and size of the bytes of a reference that has a version, also those that were found."""
+        """Stores hash and size of the bytes of a reference with a version; also those that `find` returns."""
         if not ref.version or not self._token:
             return
         self._added += _ROW.pack(*_key(ref), hashed, size)
@@ -83,7 +83,7 @@ class HashCache:
 
 
 def remove_other_hashes(folder: str, token: str) -> None:
-    """Removes the hashes of earlier jobs, once a job, which has the lock, has stored all that it uses."""
+    """Removes the hashes of earlier jobs, after this job, which has the lock, has stored all that it uses."""
     if owner_of(folder) is None:
         return
     system = file_system(folder)

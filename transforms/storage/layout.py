@@ -84,7 +84,7 @@ class Run:
 
     @property
     def scratch(self) -> str:
-        """The folder for files that a source unpacks; `token` in it: images and annotations of records."""
+        """The folder for files that a source unpacks; below `token`, images and annotations of records."""
         return os.path.join(self.folder, "scratch")
 
     @property

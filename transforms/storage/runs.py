@@ -256,7 +256,7 @@ def _is_ours(folder: str) -> bool:
 def _tidy(run: Run) -> None:
     """Removes the files of a run's folder, except finished shards and the files that this job needs.
 
-    Of the scratch folder, what a source has unpacked stays: this job finds it again.
+    In the scratch folder, files that a source has unpacked stay: this job uses them again.
     """
     system = file_system(run.folder)
     made = list(_made_in(run.folder))

@@ -1,4 +1,4 @@
-"""Bytes without a file of their own, as those of a container: put into files that references lead to."""
+"""Writes bytes that have no file, such as members of a container, into files that references lead to."""
 
 from __future__ import annotations
 

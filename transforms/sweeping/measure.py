@@ -21,7 +21,6 @@ from recordmill.transforms.images.similarity import (
     Original,
     Similarity,
     cut,
-    displayed_image,
     displayed_source,
     displayed_stored,
     most_changed,
@@ -165,8 +164,9 @@ def measured(
     Raises:
         BadInput: the image cannot be decoded, or a setting takes too long for its size.
     """
-    source = displayed_source(original, seen)
-    limit = SLOW_FACTOR * cpu_seconds(original.opened().pixels)
+    image = original.opened()
+    source = displayed_source(image, seen)
+    limit = SLOW_FACTOR * cpu_seconds(image.pixels)
     # Many settings give the same bytes, such as all that keep the file.
     similarities: dict[tuple[str, bytes], Similarity | None] = {}
 
@@ -208,7 +208,7 @@ def _without_profile(original: Original, source: Displayed, seen: ImagePolicy) -
     if profile_of(image.data, image.kind) is None:
         return source
     bare = dataclasses.replace(image, kind="pixels", inks=None)
-    return displayed_image(bare, image.orientation if seen.exif == "apply" else 1, seen)
+    return displayed_source(bare, seen)
 
 
 def crops_of(worst: Worst, original: Original, settings: Sequence[Setting], seen: ImagePolicy) -> list[Crop]:
@@ -223,7 +223,7 @@ def crops_of(worst: Worst, original: Original, settings: Sequence[Setting], seen
     Raises:
         BadInput: the image can no longer be decoded.
     """
-    source = displayed_source(original, seen)
+    source = displayed_source(original.opened(), seen)
     changed, _ = displayed_stored(original.stored(settings[worst.setting].policy), seen)
     if changed.pixels.shape[:2] != source.pixels.shape[:2]:
         return []  # the file was replaced

@@ -37,7 +37,7 @@ TAKES_TOO_LONG = "takes too long"
 FUNCTION_CRASHES = "map_image crashes"
 FUNCTION_HANGS = "map_image hangs"
 FUNCTION_TAKES_TOO_LONG = "map_image takes too long"
-"""Likewise, of items at which a function of the user was at work; stage `map`."""
+"""Likewise, of items on which a function of the user was running; stage `map`."""
 
 # Deaths that no item explains: of processes that were at none, or whose item did well by itself.
 _MOST_UNEXPLAINED = 8
@@ -60,7 +60,7 @@ class ProcessExecutor(Generic[C]):
         progress: is called with items that are done; negative numbers when they have to be repeated.
         item_seconds: after which a process that is still at the same item hangs.
         tries: of an item, 1 or 2.
-        function: of the user that tasks call (`SharedPosition.call`), for messages.
+        function: name of the function of the user that tasks call (`SharedPosition.call`), for messages.
     """
 
     def __init__(

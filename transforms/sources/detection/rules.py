@@ -214,7 +214,7 @@ def yolo(look: Look) -> str | None:
 
 
 def _has_masks_alone(look: Look, label_folders: frozenset[str]) -> bool:
-    """Whether images have masks, and no folder is called like one of label files."""
+    """Whether images have masks, and no folder has a name of label folders, such as `labels`."""
     around = ("", *filter(is_split_name, look.folders()))
     folders = itertools.chain.from_iterable(map(look.folders, around))
     return label_folders.isdisjoint(map(str.lower, folders)) and masks(look) is not None

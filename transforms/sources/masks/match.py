@@ -39,7 +39,7 @@ _TOKEN = re.compile(r"(\{[^{}]*\})")
 _TOKENS = {"{stem}": "[^/]+", "{name}": "[^/]+", "{parent}": "[^/]+", "{folder}": ".*", "{subfolder}": ".*"}
 _FOLDERS = ("{folder}", "{subfolder}")  # fields of any number of folders, or none
 
-OUTSIDE = "../"
+OUTSIDE_INPUT = "../"
 """Start of the location of a file in an image root, relative to the input."""
 
 
@@ -108,7 +108,7 @@ class MaskPattern:
     def mask_of(self, key: str) -> str | None:
         """The location of the mask of an image, by its key; None if the image has no folder to name it.
 
-        It begins with `OUTSIDE` if it is not below the input.
+        It begins with `OUTSIDE_INPUT` if it is not below the input.
         """
         folder, _, name = key.rpartition("/")
         if not folder and "{parent}" in self._pattern:
@@ -137,7 +137,7 @@ def _regex(pattern: str) -> re.Pattern[str] | None:
         elif not parts:
             return None
         elif any(field in parts[-1] for field in _FOLDERS):
-            parts[-1] = _FOLDERS[0]  # less one folder, it is any number of folders still
+            parts[-1] = _FOLDERS[0]  # without one of its folders, it still matches any number
         else:
             parts.pop()
     *folders, name = parts or [""]
@@ -154,7 +154,7 @@ def match_masks(keys: Mapping[str, str], pattern: MaskPattern | None) -> Matched
 
     `keys` are the paths of files below their roots, by their locations.
     """
-    inner = {place: key for place, key in keys.items() if not place.startswith(OUTSIDE)}
+    inner = {place: key for place, key in keys.items() if not place.startswith(OUTSIDE_INPUT)}
     if pattern is not None:
         return _by_pattern(keys, inner, pattern)
     paths = {place: path for place, key in inner.items() if (path := mask_path(key)) is not None}
@@ -205,7 +205,7 @@ def _by_paths(images: Mapping[str, str], masks: Mapping[str, str]) -> Matched:
 def _by_pattern(keys: Mapping[str, str], inner: Iterable[str], pattern: MaskPattern) -> Matched:
     named = {place: mask for place, key in keys.items() if (mask := pattern.mask_of(key)) is not None}
     masks = set(filter(pattern.may_be_mask, inner))
-    masks.update(mask for mask in named.values() if mask.startswith(OUTSIDE) and mask in keys)
+    masks.update(mask for mask in named.values() if mask.startswith(OUTSIDE_INPUT) and mask in keys)
     images = [place for place in keys if place not in masks]
     found = {place: [named[place]] for place in images if named.get(place) in masks}
     orphans = masks.difference(*found.values())

@@ -27,8 +27,7 @@ from recordmill.transforms.records import (
 from recordmill.transforms.sources.class_tables import COLOR_FILES, NAME_FILES, ClassTable, mask_classes
 from recordmill.transforms.sources.config import SourceConfig
 from recordmill.transforms.sources.look import links_outside
-from recordmill.transforms.sources.masks.match import LOSSLESS, MaskPattern, match_masks
-from recordmill.transforms.sources.masks.match import OUTSIDE as OUTSIDE_INPUT
+from recordmill.transforms.sources.masks.match import LOSSLESS, OUTSIDE_INPUT, MaskPattern, match_masks
 from recordmill.transforms.sources.names import (
     NOT_AN_IMAGE,
     extension_of,
@@ -208,7 +207,7 @@ class _Masks:
 
 
 def _remedy(config: SourceConfig) -> str:
-    """How to name the masks of images that have none."""
+    """The end of the message that no image has a mask: the remedy."""
     if config.mask_pattern is not None:
         pattern = MaskPattern(config.mask_pattern)
         images = (item.key for _, item in input_files(config, unique=False) if isinstance(item, TreeFile))
@@ -216,7 +215,7 @@ def _remedy(config: SourceConfig) -> str:
         if image and (mask := pattern.mask_of(image)) is not None:
             remedy = "outside of it; give --image_root the folder of the masks, or one above it"
             lies = remedy if mask.startswith(OUTSIDE_INPUT) else "which is not there; correct --mask_pattern"
-            return f"; that of {image!r} would be {mask!r}, {lies}"
+            return f"; the mask of {image!r} would be {mask!r}, {lies}"
     return "; put them in images/ and masks/ under the same names, or give --mask_pattern their path"
 
 
