@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 _BUCKET_SHIFT = 55  # of 63 bits: 256 buckets
-# Of a hash that must not occur, though nothing has it; others have 63 bits.
-_NOT_OWN = 1 << 63
+# Marks a hash that no record may have; hashes have 63 bits.
+_FORBIDDEN = 1 << 63
 _MOST_HASHES = 1 << 20
 
 
@@ -31,9 +31,9 @@ class HashBuckets:
         """Whether so many hashes are held that `take` should be called."""
         return self._count >= _MOST_HASHES
 
-    def add(self, hashed: int, is_own: bool = True) -> None:
-        """Adds a hash; not `is_own`: one that is repeated only if an own hash equals it."""
-        self._buckets[hashed >> _BUCKET_SHIFT].append(hashed if is_own else hashed | _NOT_OWN)
+    def add(self, hashed: int, forbidden: bool = False) -> None:
+        """Adds a hash. If it is `forbidden`, it counts as repeated if any record has it."""
+        self._buckets[hashed >> _BUCKET_SHIFT].append(hashed | _FORBIDDEN if forbidden else hashed)
         self._count += 1
 
     def take(self) -> Iterator[tuple[int, bytes]]:
@@ -77,10 +77,10 @@ class RepeatedHashes:
 def packed_repeated(packed: Iterable[bytes]) -> Iterator[bytes]:
     """The repeated hashes of a bucket, packed; nothing if there are none."""
     every = _unpacked(packed)
-    is_own = every < np.uint64(_NOT_OWN)
-    own = np.sort(every[is_own])
-    shared = np.intersect1d(own, every[~is_own] - np.uint64(_NOT_OWN))
-    repeated = np.union1d(own[1:][own[1:] == own[:-1]], shared)
+    is_forbidden = every >= np.uint64(_FORBIDDEN)
+    hashes = np.sort(every[~is_forbidden])
+    forbidden = np.intersect1d(hashes, every[is_forbidden] - np.uint64(_FORBIDDEN))
+    repeated = np.union1d(hashes[1:][hashes[1:] == hashes[:-1]], forbidden)
     if len(repeated):
         yield repeated.tobytes()
 

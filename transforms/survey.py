@@ -91,9 +91,9 @@ class SurveyRecords(beam.PTransform):
     """PCollection[ImageRecord | Failure | ClassNames] -> Surveyed.
 
     Args:
-        scratch: folder for the images that records bring, and for large annotations, which would else be
-            shuffled; it lives as long as references do. Annotations are put there only if it is a folder of
-            this machine: other runners shuffle on disks. Without it, records cannot bring images.
+        scratch: folder for the images that records bring, and for large annotations, instead of shuffling
+            them; it is kept as long as references. Annotations are put there only if it is a folder of this
+            machine: other runners shuffle on disks. Without it, records cannot bring images.
         job: name of the folder in `scratch` that only this job uses.
     """
 
@@ -191,7 +191,7 @@ class SurveyFn(beam.DoFn):
         self._hashes.add(hashed)
         if self._config.map_image is not None:
             for key in _keys_before(record.key):
-                self._hashes.add(key_digest(key), is_own=False)
+                self._hashes.add(key_digest(key), forbidden=True)
         split = str(record.split)
         batch = self._references.add(split, reference)
         return None if batch is None else (split, batch)
@@ -271,7 +271,7 @@ class AssignGroups(beam.DoFn):
         for key in itertools.compress(keys, self._repeated.has(list(map(key_digest, keys)))):
             where = _location(record)
             if key != record.key:
-                where += f", whose key {record.key!r} is like one of --map_image"
+                where += f", whose key {record.key!r} could also be one that --map_image makes of {key!r}"
             yield TaggedOutput(_REPEATED, (key, where))
 
 

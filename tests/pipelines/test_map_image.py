@@ -226,7 +226,7 @@ def test_keys_that_could_meet(names: tuple[str, ...], other: str, photos: Path) 
         ImageRecord(name, ImageRef(str(photos / f"{number:02}.png"))) for number, name in enumerate(names)
     ]
     write = WriteDataset(str(photos.parent / "out"), DatasetConfig(num_shards=1), map_image=darker)
-    message = rf"key 'a' is not unique: .*00.png; .*01.png, whose key '{other}' is like one of"
+    message = rf"key 'a' is not unique: .*00.png; .*01.png, whose key '{other}' could also be"
     with pytest.raises(Exception, match=message) if other else contextlib.nullcontext():
         with beam.Pipeline("FnApiRunner") as pipeline:
             _ = pipeline | beam.Create(records) | write
