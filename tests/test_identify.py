@@ -56,10 +56,17 @@ def test_records_are_packed_in_their_splits_and_everything_else_passes(tmp_path:
     assert {one.split for one in again} == {"a", "b"}
 
 
-def test_a_record_that_the_survey_fails_is_no_copy() -> None:
-    bad = record("bad", split="no split/")
+@pytest.mark.parametrize("bad", [record("bad", split="no split/"), record("no text: \ud800")])
+def test_a_record_that_the_survey_fails_is_no_copy(bad: ImageRecord) -> None:
     (found,) = packed(DatasetConfig(duplicates="drop"), [bad])
     assert (found.tag, found.value) == ("others", bad)
+
+
+def test_splits_by_content_replace_those_of_the_source() -> None:
+    entries = [record("1", split="no split/"), record("2", split="b"), record("3")]
+    (batch,) = packed(GROUPED, entries)
+    found = unpacked([batch_of(bytes(16) + one for one in items([batch]))])
+    assert [one.split for one in found] == ["a", "b", "a"]
 
 
 def test_a_feature_called_content_is_refused() -> None:

@@ -143,7 +143,7 @@ class PackFn(beam.DoFn):
             return
         try:
             packed = self._packed(element)
-        except BadInput:  # the survey fails the record
+        except (BadInput, UnicodeEncodeError):  # the survey fails the record, or the job
             yield TaggedOutput(_OTHERS, element)
             return
         self._held.append(packed)

@@ -33,13 +33,17 @@ Q90 = ("--image_format=jpeg", "--jpeg_quality=90", "--reencode=always")
 
 # Kills the job when so many records are encoded, once.
 _KILLING = """
-import os, signal
+import os, pathlib, signal, time
 def patch(module):
     encode = module.RecordEncoder.encode
     def killing(self, *args):
-        with open(os.environ["ENCODED"], "a+") as file:
+        encoded = pathlib.Path(os.environ["ENCODED"])
+        with encoded.open("a+") as file:
             file.write("x")
             if file.tell() == 40:
+                deadline = time.monotonic() + 60
+                while not list(encoded.parent.rglob("*.state")) and time.monotonic() < deadline:
+                    time.sleep(0.01)
                 os.kill(os.getppid(), signal.SIGKILL)
         return encode(self, *args)
     module.RecordEncoder.encode = killing

@@ -165,6 +165,17 @@ def test_group_by_content_splits_no_image(tmp_path: Path, capsys: pytest.Capture
 
 
 @pytest.mark.slow
+def test_group_by_content_ignores_the_splits_of_the_source(tmp_path: Path) -> None:
+    put(tmp_path, {"a.png": 1, "b.png": 1, "c.png": 2})
+    (tmp_path / "m.csv").write_text("image,split\na.png,my split\nb.png,train\nc.png,other/split\n")
+    flags = ("--splits=train=1", "--group_by=content")
+    assert convert("--input", tmp_path / "m.csv", "--output", tmp_path / "out", *flags) == 0
+    assert splits_of(tmp_path / "out") == {
+        hashlib.sha256(picture(number)).digest(): Counter(train=count) for number, count in ((1, 2), (2, 1))
+    }
+
+
+@pytest.mark.slow
 def test_drop_and_group_by_content_together(tmp_path: Path) -> None:
     source, output = put(tmp_path / "in", many()), tmp_path / "out"
     flags = (DROP, "--splits=train=0.6,val=0.4", "--group_by=content")

@@ -14,9 +14,8 @@ def hash_of(data: bytes) -> bytes:
 
 
 def hash_of_picture(picture: Picture) -> bytes:
-    """The hash of decoded pixels, with their shape, type and palette."""
-    pixels = picture.pixels
-    kind = (pixels.shape, pixels.dtype.name, picture.palette, picture.palette_alpha)
-    hashed = xxhash.xxh3_128(repr(kind).encode())
+    """The hash of decoded pixels: of their shape and type, too. A palette is only a way to store colours."""
+    pixels = picture.expanded()
+    hashed = xxhash.xxh3_128(repr((pixels.shape, pixels.dtype.name)).encode())
     hashed.update(np.ascontiguousarray(pixels).data)
     return hashed.digest()

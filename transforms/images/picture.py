@@ -50,7 +50,7 @@ class Picture:
             alpha = np.full((256, 1), 255, np.uint8)
             alpha[: len(self.palette_alpha), 0] = np.frombuffer(self.palette_alpha, np.uint8)
             table = np.concatenate([table, alpha], axis=1)
-        return table[self.pixels[:, :, 0]]
+        return table.take(self.pixels[:, :, 0], axis=0)
 
 
 def split_alpha(pixels: Array) -> tuple[Array, bool]:

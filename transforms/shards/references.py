@@ -79,7 +79,9 @@ def with_split(record: ImageRecord, config: DatasetConfig, pattern: re.Pattern[s
     Raises:
         BadInput: no group, or the name of the split cannot be part of a shard's name.
     """
-    if config.splits and not config.groups_by_content:
+    if config.groups_by_content:  # any of them, until the images are identified
+        split = record.split if record.split in config.splits else next(iter(config.splits))
+    elif config.splits:
         split = split_of(group_of(record, config.group_by, pattern), config.splits)
     else:
         split = record.split or DEFAULT_SPLIT
