@@ -88,6 +88,52 @@ def test_a_function_is_sent_with_its_code(names: tuple[str, str]) -> None:
     assert sent.stdout == b"7\n"
 
 
+@pytest.mark.parametrize(
+    ("name", "statement", "expression", "helper"),
+    [
+        ("h", "from h import K", "K", "K = 1"),
+        ("h", "from h import *", "K['a']", "K = {'a': 1}"),
+        ("h", "from h import m", "m()", "class M:\n    def __call__(self):\n        return 1\nm = M()"),
+        ("h", "", "K", "K = 1"),
+        ("spaced.h", "import spaced.h", "spaced.h.K", "K = 1"),
+        ("packed.h", "import packed.h", "packed.h.K", "K = 1"),
+        ("packed.sub.h", "from packed.sub import top", "top.K()", "def K():\n    return 1"),
+    ],
+)
+def test_all_that_a_module_imports_identifies_it(
+    name: str,
+    statement: str,
+    expression: str,
+    helper: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Values, instances, packages with and without an empty __init__.py, imports within functions."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    body = "" if statement else f"    from {name} import K\n"
+    (tmp_path / "s.py").write_text(f"{statement}\n\n\ndef work():\n{body}    return {expression}\n")
+    path = tmp_path / f"{name.replace('.', '/')}.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if name.startswith("packed"):
+        (tmp_path / "packed/__init__.py").touch()
+        (path.parent / "__init__.py").touch()
+        (path.parent / "top.py").write_text("from .h import K\n")
+    made = []
+    for value in ("1", "23"):
+        path.write_text(helper.replace("1", value))
+        for one in [one for one in sys.modules if one.split(".")[0] in ("s", "h", "spaced", "packed")]:
+            monkeypatch.delitem(sys.modules, one)
+        importlib.invalidate_caches()
+        made.append(MapImage.parse("s:work"))
+        if not body:
+            code = "import pickle, sys; print(pickle.loads(sys.stdin.buffer.read())())"
+            call = [sys.executable, "-c", code]
+            sent = subprocess.run(call, input=made[-1].pickled, capture_output=True, cwd="/", check=True)
+            assert sent.stdout.decode().strip() == value
+    assert made[0] != made[1]
+
+
 def test_an_edited_file_is_not_the_imported_module(names: tuple[str, str], tmp_path: Path) -> None:
     made = MapImage.parse(f"{names[0]}:work")
     path = tmp_path / f"{names[0]}.py"

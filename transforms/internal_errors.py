@@ -41,9 +41,9 @@ def internal_errors(stage: str) -> Iterator[None]:
 
 def logged(error: Exception, headline: str) -> str:
     """Logs the traceback of an exception below `headline`; returns its message."""
-    text = _printable("".join(traceback.format_exception(error)), _LONGEST_TRACEBACK)
+    text = printable("".join(traceback.format_exception(error)), _LONGEST_TRACEBACK)
     log_once(f"{type(error).__name__} in {_origin(error)}", f"{headline}\n{text}")
-    return _printable(text.rstrip().rpartition("\n")[2].partition(": ")[2], _LONGEST_DETAIL)
+    return printable(text.rstrip().rpartition("\n")[2].partition(": ")[2])
 
 
 def log_once(origin: str, text: str) -> None:
@@ -63,7 +63,7 @@ def send_to(receiver: Callable[[str, str], None]) -> None:
     _receiver = receiver
 
 
-def _printable(text: str, longest: int) -> str:
+def printable(text: str, longest: int = _LONGEST_DETAIL) -> str:
     """The text without lone surrogates; only the end of a long text."""
     return text[-longest:].encode("utf-8", "backslashreplace").decode("utf-8")
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import dataclasses
 import functools
 import hashlib
-import importlib
+import importlib.util
 import inspect
+import itertools
 import os
 import pickle
 import re
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from recordmill.transforms.records import JobError
@@ -98,7 +100,7 @@ class MapImage:
             sys.path.insert(0, folder)
         try:
             module = importlib.import_module(found["module"])
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             missing = isinstance(error, ModuleNotFoundError) and error.name
             if missing and f"{found['module']}.".startswith(f"{missing}."):
                 reason = f"there is no module {missing!r}, neither in {folder!r} nor installed"
@@ -156,23 +158,48 @@ def _own_modules(module: ModuleType) -> list[ModuleType]:
     todo = [module]
     while todo:
         one = todo.pop()
-        if one.__name__ in found or (one is not module and not _is_own(one)):
-            continue
-        found[one.__name__] = one
-        for value in list(vars(one).values()) if _is_own(one) else ():
-            name = None
-            if isinstance(value, ModuleType):
-                name = value.__name__
-            elif isinstance(value, FunctionType | type):
-                name = value.__module__
-            if name in sys.modules:
-                todo.append(sys.modules[name])
+        if one.__name__ not in found:
+            found[one.__name__] = one
+            if _is_own(one):
+                todo += _imported(one)
     return [found[name] for name in sorted(found)]
+
+
+def _imported(module: ModuleType) -> Iterator[ModuleType]:
+    """The own modules that a module or its functions import, with their packages."""
+    names = [value.__name__ for value in vars(module).values() if isinstance(value, ModuleType)]
+    with contextlib.suppress(OSError, TypeError, SyntaxError, ValueError):  # its source is not known
+        for node in ast.walk(ast.parse(_source(module))):
+            if isinstance(node, ast.Import):
+                names += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                dots = "." * node.level
+                package = importlib.util.resolve_name(f"{dots}{node.module or ''}", module.__package__)
+                names += [f"{package}.{alias.name}" for alias in node.names]
+    for name in names:
+        for parent in itertools.accumulate(name.split("."), "{}.{}".format):
+            one = _module(parent)
+            if one is None or not _is_own(one):
+                break
+            yield one
+            if not hasattr(one, "__path__"):
+                break
+
+
+def _module(name: str) -> ModuleType | None:
+    """The module of a name; one that is not yet imported is not executed. None if there is none."""
+    if name in sys.modules:
+        return sys.modules[name]
+    try:
+        spec = importlib.util.find_spec(name)
+        return None if spec is None else importlib.util.module_from_spec(spec)
+    except (Exception, SystemExit):  # of its package, which this imports
+        return None
 
 
 def _is_own(module: ModuleType) -> bool:
     """Whether a module is neither installed, nor part of Python or of this package."""
-    file = getattr(module, "__file__", None)
+    file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
     if file is None or module.__name__.partition(".")[0] == "recordmill":
         return False
     path = os.path.realpath(file)
@@ -205,7 +232,13 @@ def _source(module: ModuleType) -> bytes:
     """
     imported = module.__spec__ or module  # a reloaded module has another one
     if id(imported) not in _sources:
-        source = inspect.getsource(module).encode("utf-8", "surrogatepass")
+        try:
+            source = inspect.getsource(module).encode("utf-8", "surrogatepass")
+        except (OSError, TypeError):
+            file = getattr(module, "__file__", None)
+            if os.path.getsize(file) if file else not hasattr(module, "__path__"):
+                raise
+            source = b""  # an empty file, or a package without one
         _sources[id(imported)] = (imported, source)
     return _sources[id(imported)][1]
 
@@ -218,7 +251,7 @@ def _pickled(function: object, modules: list[ModuleType], label: str) -> bytes:
     """
     import cloudpickle
 
-    for by_value in ([one for one in modules if _is_own(one)], []):
+    for by_value in ([one for one in modules if _is_own(one) and one.__name__ in sys.modules], []):
         try:
             with _sent_with_code(by_value):
                 packed: bytes = cloudpickle.dumps(function)

@@ -35,6 +35,7 @@ from recordmill.transforms.records import (
     Segment,
     Steps,
 )
+from recordmill.transforms.shards import mapped_images
 from recordmill.transforms.shards.dataset_plan import measure, record_settings
 from recordmill.transforms.shards.record_encoder import RecordEncoder
 from recordmill.transforms.shards.references import pack_reference
@@ -158,7 +159,8 @@ def test_several_records_of_an_image(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "detail"), [(None, ""), ("too dark", ": too dark"), ([], ": no Sample"), ("", "")]
+    ("result", "detail"),
+    [(None, ""), ("too dark", ": too dark"), ([], ": no Sample"), ("", ""), ("\udcff", ": \\udcff")],
 )
 def test_an_image_is_left_out(tmp_path: Path, result: object, detail: str) -> None:
     ran = Ran([record_of(tmp_path, encoded(PIXELS, "PNG"))], lambda sample: result)
@@ -178,14 +180,18 @@ NAMES = {
 @pytest.mark.parametrize(
     ("make", "detail"),
     [
-        (lambda s: 5, "returned of type int; it may return a Sample, several, None or a text"),
+        (lambda s: 5, "a result of type int; it may be a Sample, several, None or a text"),
         (lambda s: s.pixels, "result 0 is of type ndarray; it may be a Sample"),
         (lambda s: [s, None], "result 1 is of type NoneType; it may be a Sample"),
         (lambda s: [s, dataclasses.replace(s, suffix="0")], "results 1 and another have the suffix '0'"),
         (lambda s: s.with_pixels(s.pixels / 255), "pixels of float64; they may be an array of uint8 or"),
         (lambda s: s.with_pixels(s.pixels[:, :, 0]), "pixels of shape (20, 30); it may be (height, width"),
         (lambda s: s.with_pixels(s.pixels[:0]), "pixels of shape (0, 30, 3)"),
-        (lambda s: s.with_pixels([[1]]), "pixels list; they may be an array of uint8 or uint16"),
+        (lambda s: s.with_pixels([[1]]), "pixels of type list; they may be an array of uint8 or uint16"),
+        (lambda s: s.with_pixels(s.pixels.astype(">u2")), "pixels of >u2; they may be an array of uint8 or"),
+        (lambda s: dataclasses.replace(s, masks=None), "'NoneType' object has no attribute 'items'"),
+        (lambda s: s.with_annotations(objects=({"label": "cat"},)), "'dict' object has no attribute 'mask'"),
+        (lambda s: s.annotations.features.update(blur=1) or s, "feature 'blur', which no record of the"),
         (lambda s: s.with_pixels(s.pixels[:9]), "annotations of size (20, 30) for pixels of size (9, 30)"),
         (lambda s: dataclasses.replace(s, suffix=1), "a suffix of type int; it may be a text"),
         (lambda s: dataclasses.replace(s, key="b"), "another key or split; set its suffix"),
@@ -211,6 +217,15 @@ def test_wrong_results(tmp_path: Path, make: Callable[[Any], object], detail: st
     assert (failure.stage, failure.reason) == ("map", "wrong result of map_image")
     assert failure.detail.startswith(f"{__name__}:{NAMES['wrong']}: ") and detail in failure.detail
     assert ran.stats.failed == {("map", "wrong result of map_image"): 1}
+
+
+def test_a_generator_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mapped_images, "_MOST_RESULTS", 3)
+    for more, failed in ((0, 0), (1, 1)):
+        results = 3 + 20 * 30 // 64 + more
+        ran = Ran([record_of(tmp_path, encoded(PIXELS, "PNG"))], lambda sample, most=results: [sample] * most)
+        assert ran.stats.failed.total() == failed
+    assert ran.failures[0].detail.endswith("more than 12 results of one image; a generator must end")
 
 
 def test_an_exception_costs_its_image(
@@ -311,6 +326,21 @@ def test_masks_and_objects_through_the_function(tmp_path: Path) -> None:
         for side in ("xmin", "ymin", "xmax", "ymax")
     ]
     np.testing.assert_allclose(boxes, [[0], [0], [14 / 19], [14 / 16]])
+
+
+def test_a_mask_that_is_changed_in_its_mapping(tmp_path: Path) -> None:
+    (tmp_path / "c.png").write_bytes(encode_mask(np.zeros((20, 30), np.uint8)))
+    masks = {"class": MaskImage(ImageRef(str(tmp_path / "c.png")))}
+    record = record_of(tmp_path, encoded(PIXELS, "PNG"), masks=masks)
+    ones = np.ones((20, 30), np.uint8)
+
+    def change(sample: Sample) -> Sample:
+        sample.masks["class"] = ones  # type: ignore[index]
+        return sample
+
+    ran = Ran([record], change, schema="segmentation", label_classes={0: "void", 1: "cat"})
+    stored = ran.found["a.png"]["image/segmentation/class/encoded"].bytes_list.value[0]
+    np.testing.assert_array_equal(decode_mask(stored), ones)
 
 
 def test_notes_of_the_source_stay(tmp_path: Path) -> None:

@@ -228,8 +228,8 @@ def check_sample(sample: Sample) -> None:
         ValueError: pixels that cannot be stored, annotations or masks that do not fit them.
     """
     pixels, annotations = sample.pixels, sample.annotations
-    if not isinstance(pixels, np.ndarray) or pixels.dtype.name not in ("uint8", "uint16"):
-        found = f"of {pixels.dtype.name}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
+    if not isinstance(pixels, np.ndarray) or pixels.dtype not in (np.uint8, np.uint16):
+        found = f"of {pixels.dtype}" if isinstance(pixels, np.ndarray) else f"of type {type(pixels).__name__}"
         raise ValueError(f"pixels {found}; they may be an array of uint8 or uint16")
     if pixels.ndim != 3 or not pixels.size or not 1 <= pixels.shape[2] <= 4:
         raise ValueError(f"pixels of shape {pixels.shape}; it may be (height, width, 1 to 4)")

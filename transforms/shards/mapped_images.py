@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from recordmill.transforms.examples.schema import FeatureSettings
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.mask import encode_mask
 from recordmill.transforms.images.picture import OpenedImage
-from recordmill.transforms.internal_errors import logged
+from recordmill.transforms.internal_errors import logged, printable
 from recordmill.transforms.map_image import MapImage
 from recordmill.transforms.records import BadInput, Failure, ImageRecord, ImageRef, JobError, MaskImage
 from recordmill.transforms.shards.references import pack_record, plain_record, unpack_record
@@ -25,6 +26,8 @@ _LEFT_OUT = "left out by map_image"
 _RAISED = "map_image raised an exception"
 _WRONG = "wrong result of map_image"
 _END = object()
+# Results of one image: these, and one for each 64 of its pixels. A generator may not end.
+_MOST_RESULTS = 10_000
 
 
 class LeftOutError(BadInput):
@@ -77,30 +80,40 @@ class ImageMapper:
             LeftOutError: the function makes no record of the image.
             BadInput: it raises an exception, or returns a wrong result.
         """
+        # A function that changes a mapping in place changes a copy, so that the change is found.
+        annotations = replace(sample.annotations, features=dict(sample.annotations.features))
+        given = dataclasses.replace(sample, annotations=annotations, masks=dict(sample.masks))
         with self._calling(sample):
-            made = self._function(sample)
+            made = self._function(given)
         if isinstance(made, Sample):
-            yield f"{sample.key}#{made.suffix}" if made.suffix else sample.key, self._checked(sample, made)
+            yield (
+                f"{sample.key}#{made.suffix}" if made.suffix else sample.key,
+                self._checked(sample, given, made),
+            )
             return
         if made is None or isinstance(made, str):
-            raise LeftOutError("map", _LEFT_OUT, f"{self._name}: {made}" if made else self._name)
+            detail = f"{self._name}: {printable(made)}" if made else self._name
+            raise LeftOutError("map", _LEFT_OUT, detail)
         if not isinstance(made, Iterable):
-            raise self._wrong(f"returned {_described(made)}; it may return a Sample, several, None or a text")
+            raise self._wrong(f"a result {_described(made)}; it may be a Sample, several, None or a text")
         suffixes: set[str] = set()
         with self._calling(sample):
             iterator = iter(made)
+        most = _MOST_RESULTS + sample.pixels.shape[0] * sample.pixels.shape[1] // 64
         for number in itertools.count():
             with self._calling(sample):
                 one = next(iterator, _END)
             if one is _END:
                 break
+            if number == most:
+                raise self._wrong(f"more than {most:,} results of one image; a generator must end")
             if not isinstance(one, Sample):
                 raise self._wrong(f"result {number} is {_described(one)}; it may be a Sample")
             suffix = one.suffix or str(number)
             if suffix in suffixes:
                 raise self._wrong(f"results {number} and another have the suffix {suffix!r}; it must differ")
             suffixes.add(suffix)
-            yield f"{sample.key}#{suffix}", self._checked(sample, one, f"result {number}: ")
+            yield f"{sample.key}#{suffix}", self._checked(sample, given, one, f"result {number}: ")
         if not suffixes:
             raise LeftOutError("map", _LEFT_OUT, f"{self._name}: no Sample")
 
@@ -148,20 +161,22 @@ class ImageMapper:
             raise BadInput("map", _RAISED, detail) from error
         self._position.work(pixels)
 
-    def _checked(self, sample: Sample, result: Sample, where: str = "") -> Sample:
+    def _checked(self, sample: Sample, given: Sample, result: Sample, where: str = "") -> Sample:
+        """A result, with the annotations of `sample` if those of its copy `given` have not been changed."""
         try:
             if (result.key, result.split) != (sample.key, sample.split):
                 raise ValueError("another key or split; set its suffix")
             check_sample(result)
             self._check_names(sample, result)
-        except ValueError as error:
+        except (AttributeError, TypeError, ValueError) as error:  # fields of any type
             raise self._wrong(f"{where}{error}") from error
+        features = given.annotations.features
+        if result.annotations is given.annotations and _same(features, sample.annotations.features):
+            return dataclasses.replace(result, annotations=sample.annotations)
         return result
 
     def _check_names(self, sample: Sample, result: Sample) -> None:
         """Raises ValueError for a feature or attribute that no record of the source has: none stores it."""
-        if result.annotations is sample.annotations:
-            return
         features = {"feature": result.annotations.features.keys() - self._features.columns.keys()}
         for one in result.annotations.objects:
             features.setdefault("attribute", set()).update(
@@ -184,7 +199,7 @@ def has_same_pixels(one: Sample, other: Sample) -> bool:
     return one.pixels.dtype == other.pixels.dtype and np.array_equal(one.pixels, other.pixels)
 
 
-def _same(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
+def _same(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
     return one.keys() == other.keys() and all(one[kind] is other[kind] for kind in one)
 
 
