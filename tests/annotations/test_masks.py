@@ -143,12 +143,15 @@ def test_masks_of_either_frame(size: tuple[int, int]) -> None:
 
 def test_masks_in_colour() -> None:
     drawn = np.array([[[255, 0, 0], [0, 0, 7]], [[0, 0, 7], [1, 2, 3]]], np.uint8)
-    colors = ((0xFF0000, 4), (0x000007, 255), (0x010203, 1))
-    annotations = Annotations(masks={"class": MaskImage(FILE, colors)})
+    # 99 is of no class, and no pixel has its colour.
+    mask = MaskImage(FILE, ((0xFF0000, 4), (0x000007, 255), (0x010203, 1), (0x040506, 99)))
+    annotations = Annotations(masks={"class": mask, "instance": mask})
     clear = np.concatenate([drawn, np.array([[[9], [0]], [[255], [1]]], np.uint8)], axis=2)
     for pixels in (drawn, clear):
-        mapped = put(annotations, stored(2, 2), "class_png", files={FILE.uri: encoded(pixels, "PNG")})
-        np.testing.assert_array_equal(ids_of(mapped.masks["class_png"]), [[4, 255], [255, 1]])
+        files = {FILE.uri: encoded(pixels, "PNG")}
+        mapped = put(annotations, stored(2, 2), "class_png", "instance_png", files=files)
+        for name in ("class_png", "instance_png"):
+            np.testing.assert_array_equal(ids_of(mapped.masks[name]), [[4, 255], [255, 1]])
     drawn[1, 0] = (16, 32, 48)
     with pytest.raises(BadInput, match=r"colour without a class \(#102030 at 0,1\)"):
         put(annotations, stored(2, 2), "class_png", files={FILE.uri: encoded(drawn, "PNG")})

@@ -59,6 +59,12 @@ def test_a_class_that_the_label_file_lacks() -> None:
         with_mask_values(labels, {"car": "void"}, MASKS, (), ROADS)
 
 
+def test_the_background_of_a_label_file_without_it_has_its_name() -> None:
+    labels = roads(names=["car", "road", "void"])
+    found = with_mask_values(labels, {"void": "background"}, MASKS, (), ROADS)
+    assert [found.mask_id(value) for value in ROADS] == [0, 2, 1, 0]
+
+
 def test_a_value_without_a_class_still_fails() -> None:
     with pytest.raises(BadInput, match="value 34 is none of the 3 classes"):
         changed(roads(), {"void": "255"}).mask_id(34)
@@ -103,6 +109,7 @@ def test_names_of_classes_that_no_label_uses_leave() -> None:
         ({"1": "65536"}, "has 1=65536: 65536 is not a value of a mask, which has 0 to 65535"),
         ({"-1": "255"}, "ignore_label is '-1': -1 is not a value of a mask"),
         ({"a": "b", "b": "c"}, "has a=b: b is replaced, too; give a=c"),
+        ({"a": "b", "b": "a"}, "has a=b: b is replaced by a; "),
         ({"a": "a"}, "has a=a: it replaces a class by itself"),
     ],
 )

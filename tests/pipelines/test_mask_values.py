@@ -94,6 +94,21 @@ def test_images_without_masks_are_refused(tmp_path: Path, capfd: pytest.CaptureF
 
 
 @pytest.mark.slow
+def test_a_label_file_has_the_id_of_a_background_that_no_mask_has(tmp_path: Path) -> None:
+    source, names = roads(tmp_path / "in"), tmp_path / "three.txt"
+    names.write_text("truck\nroad\ncar\n")
+    for background in ("background", "0"):
+        output = tmp_path / background
+        flags = (f"--label_file={names}", f"--ignore_label={background},void")
+        assert convert("--input", source, "--output", output, *flags) == 0
+        assert manifest(output)["labels"] == {"0": "truck", "1": "road", "2": "car"}
+        for key, example in by_key(output).items():
+            expected = drawn_mask(source / key.replace("images", "masks"), {0: 255, 3: 0, 4: 255})
+            data = example["image/segmentation/class/encoded"][0]
+            np.testing.assert_array_equal(tf.io.decode_png(data).numpy()[:, :, 0], expected)
+
+
+@pytest.mark.slow
 def test_shards_of_other_values_are_not_reused(tmp_path: Path) -> None:
     source = roads(tmp_path / "in")
     (source / "images/3.png").write_bytes(b"damaged")

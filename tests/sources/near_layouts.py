@@ -410,6 +410,8 @@ _READ = {
             **_masks("gtFine/val/ulm/ulm_0_gtFine_labelIds.png"),
             **_masks("gtFine/train/bonn/bonn_0_gtFine_instanceIds.png"),
             **_masks("gtFine/val/ulm/ulm_0_gtFine_instanceIds.png"),
+            **_masks("gtFine/train/bonn/bonn_0_gtFine_color.png"),
+            **_masks("gtFine/val/ulm/ulm_0_gtFine_color.png"),
         },
         _mask_pairs({"train": 1, "val": 1}, 2),
         None,

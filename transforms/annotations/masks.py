@@ -68,7 +68,7 @@ class MaskBuilder:
     def instances(self) -> Array | None:
         """The number of the object at each pixel, as the source has it, 255 in the padding."""
         mask = self.annotations.masks.get("instance")
-        return None if mask is None else self._moved(read_ids(mask.image, self.read), IGNORE)
+        return None if mask is None else self._moved(class_values(mask, self.read), IGNORE)
 
     def panoptic(self) -> tuple[Array, Array]:
         """The class of each pixel, `IGNORE` if it has no segment; and the number of its thing, from 1.
@@ -97,10 +97,7 @@ class MaskBuilder:
 
     def _class_ids(self, mask: MaskImage) -> Array:
         """The stored ids of a mask of classes, in the source's pixels."""
-        if mask.colors:
-            ids = [self._stored_id(value) for _, value in mask.colors]
-            return _narrow(_checked(ids, mapped=True))[_colors_at(mask, self.read)]
-        values = read_ids(mask.image, self.read)
+        values = class_values(mask, self.read)
         present = np.flatnonzero(np.bincount(values.ravel())).tolist()
         table = np.zeros(present[-1] + 1, np.int64)
         table[present] = _checked([self._stored_id(value) for value in present], mapped=True)
@@ -134,7 +131,7 @@ class MaskBuilder:
 
 
 def class_values(mask: MaskImage, read: Read) -> Array:
-    """The class of each pixel of a mask of classes, as the source numbers them: uint8 or uint16.
+    """The class, or the object, of each pixel of a mask, as the source numbers them: uint8 or uint16.
 
     Raises:
         BadInput: it cannot be read, or has a colour of no class.

@@ -39,10 +39,15 @@ def check_mask_values(values: Mapping[str, str]) -> None:
         if old == new:
             raise _wrong(old, new, "it replaces a class by itself; leave it out")
         if new in values:
-            raise _wrong(old, new, _CHAIN.format(new=new, last=values[new], old=old))
+            raise _chain(old, new, new, values)
 
 
-_CHAIN = "{new} is replaced, too; give {old}={last}"
+def _chain(old: str, new: str, replaced: str, values: Mapping[str, str]) -> ValueError:
+    """The error for a class that is replaced by one that is `replaced`."""
+    if values[replaced] == old:
+        why = f"{replaced} is replaced by {old}; --label_file and --label_offset give classes other ids"
+        return _wrong(old, new, why)
+    return _wrong(old, new, f"{replaced} is replaced, too; give {old}={values[replaced]}")
 
 
 def _wrong(old: str, new: str, why: str) -> ValueError:
@@ -112,19 +117,19 @@ class _Finder:
 
     def __call__(self, text: str, old: str, new: str) -> _Class:
         """The class that a text in `old=new` means. A number that is the name of a class means that class."""
-        mask_ids, value = self.labels.mask_ids, None
-        stored = self.labels.ids.get(text)
-        if stored is None and _INTEGER.fullmatch(text):
-            value = int(text)
-            stored = self.labels.ids.get(value, (mask_ids or {}).get(value))
+        mask_ids, stored = self.labels.mask_ids, self.labels.ids.get(text)
+        values = {one for one, name in self.classes.items() if name == text}
+        if stored is None:
+            values = {int(text)} if _INTEGER.fullmatch(text) else values
+            known = (self.labels.ids.get(one, (mask_ids or {}).get(one)) for one in sorted(values))
+            stored = next((one for one in known if one is not None), None)
         if stored is None and self._is_background(text):
             stored = 0
-        values = {one for one, name in self.classes.items() if name == text} if value is None else {value}
         if stored is None and not (values and "class" in self.annotated):
             raise self._unknown(text, old, new)
         if mask_ids is not None:
             values |= {one for one, number in mask_ids.items() if number == stored}
-        elif value is None and stored is not None:
+        elif not values and stored is not None:
             values = {stored - self.labels.offset}
         return _Class(stored, frozenset(values))
 
@@ -166,4 +171,4 @@ def _check(old: str, new: str, to: int, found: Mapping[str, _Class], values: Map
         if other != old and (same or one.values & found[old].values):
             raise _wrong(old, new, f"{old} and {other} are one class; give one of them")
         if to != IGNORE and one.stored == to:
-            raise _wrong(old, new, _CHAIN.format(new=other, last=values[other], old=old))
+            raise _chain(old, new, other, values)

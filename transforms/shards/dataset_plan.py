@@ -8,7 +8,7 @@ import itertools
 import json
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from recordmill.transforms.annotations.mapping import OF_CLASS_IDS
@@ -238,11 +238,14 @@ def record_settings(totals: Totals, config: DatasetConfig) -> RecordSettings:
     try:
         schema = choose_schema(config.schema, totals.with_image > 0, annotated)
         found = totals.labels
+        classes = totals.classes.of(found)
+        if classes and names is not None and {"0", classes.get(0)} & config.mask_values.keys():
+            classes = _without_background(classes, names)
         labels = LabelMap.build(
             found,
             names,
             config.label_offset,
-            totals.classes.of(found),
+            classes,
             {**totals.classes.texts, **config.label_texts},
             schema.first_id,
         )
@@ -261,6 +264,14 @@ def record_settings(totals: Totals, config: DatasetConfig) -> RecordSettings:
     return RecordSettings(
         config.policy, schema, features, dict(config.rename), config.boxes, config.map_image
     )
+
+
+def _without_background(
+    classes: Mapping[int, str], names: Sequence[str] | Mapping[int, str]
+) -> dict[int, str]:
+    """Classes without the 0 that no mask has, unless the label file names it: its id is free for the file."""
+    named = names.values() if isinstance(names, Mapping) else names
+    return {own_id: name for own_id, name in classes.items() if own_id or name in named}
 
 
 def _with_mask_values(

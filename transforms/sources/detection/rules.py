@@ -22,6 +22,7 @@ from recordmill.transforms.sources.look import FIRST, Look, joined
 from recordmill.transforms.sources.masks.match import (
     ENDINGS,
     LOSSLESS,
+    OTHER_ENDINGS,
     MaskPattern,
     is_mask_folder,
     mask_path,
@@ -323,7 +324,8 @@ def masks(look: Look) -> str | None:
         found = [item.key for item in items if isinstance(item, TreeFile)]
         if any(extension_of(key) in ("xml", "json") and not key.endswith("_polygons.json") for key in found):
             continue
-        first = [key for key in found if extension_of(key) in LOSSLESS][:_TRIED]
+        lossless = (key for key in found if extension_of(key) in LOSSLESS)
+        first = [key for key in lossless if not stem_of(key).endswith(OTHER_ENDINGS)][:_TRIED]
         matched = [key for key in first if _has_image(look, key)]
         if first and 2 * len(matched) >= len(first):
             return f"{folder!r} has masks such as {matched[0]!r}, which are called like images"

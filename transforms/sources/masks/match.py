@@ -29,7 +29,9 @@ ENDINGS = ("", *_ENDINGS.split())
 """Endings of a mask's name after the name of its image. A mask with an earlier one is preferred."""
 
 _ONLY_SET = "default"  # in CVAT and Datumaro, the set of a task without splits
-_OTHER = ("_color", "_instanceIds", "_instanceTrainIds")  # endings of other images of Cityscapes
+OTHER_ENDINGS = ("_color", "_instanceIds", "_instanceTrainIds")
+"""Endings of other images of Cityscapes, next to its masks of classes."""
+
 _IMAGE_ENDING = "_leftImg8bit"
 _NEXT_TO = re.compile(r"(.+?)[-_ ]?(annots?|annotations?|masks?|labels?|gt)", re.IGNORECASE)
 
@@ -190,7 +192,7 @@ def _by_paths(images: Mapping[str, str], masks: Mapping[str, str]) -> Matched:
         rank, base = next((one for one in without_ending(path) if one[1] in of_images), (-1, ""))
         if rank >= 0:
             ranked.setdefault(base, []).append((rank, key))
-        elif path.endswith(_OTHER):
+        elif path.endswith(OTHER_ENDINGS):
             others[key] = "not a mask of classes"
         else:
             orphans.append(key)
