@@ -113,10 +113,10 @@ def test_an_image_that_ends_its_process_is_one_failure(
         "import os, signal\n"
         "def patch(module):\n"
         "    store = module.store_image\n"
-        "    def crashing(data, policy):\n"
+        "    def crashing(data, policy, shape):\n"
         "        if data.endswith(b'CRASH') and policy.image_format == 'webp':\n"
         "            os.kill(os.getpid(), signal.SIGSEGV)\n"
-        "        return store(data, policy)\n"
+        "        return store(data, policy, shape)\n"
         "    module.store_image = crashing\n"
     )
     site = patched_site(tmp_path, "recordmill.transforms.images.similarity", patch)

@@ -40,7 +40,7 @@ def patch(module):
         encoded = pathlib.Path(os.environ["ENCODED"])
         with encoded.open("a+") as file:
             file.write("x")
-            if file.tell() == 40:
+            if file.tell() == 60:  # the sample of sizes takes up to 40
                 deadline = time.monotonic() + 60
                 while not list(encoded.parent.rglob("*.state")) and time.monotonic() < deadline:
                     time.sleep(0.01)

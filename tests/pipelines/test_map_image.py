@@ -73,7 +73,8 @@ def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write_step(folder: Path, shade: int = 1) -> None:
-    (folder / "own_step.py").write_text(STEP.replace("SHADE = 1", f"SHADE = {shade}"))
+    # Of another size: Python may take a file of the same second and size as unchanged.
+    (folder / "own_step.py").write_text(STEP.replace("SHADE = 1", f"SHADE = {' + '.join('1' * shade)}"))
     sys.modules.pop("own_step", None)
     importlib.invalidate_caches()
 

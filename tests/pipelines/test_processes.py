@@ -92,6 +92,7 @@ def test_a_job_that_is_killed_publishes_nothing_and_runs_again(photos: Path, tmp
     assert convert("--input", photos, "--output", output, "--limit=20") == 0
     assert sorted(path.name for path in output.iterdir()) == [
         "dataset_info.json",
+        "duplicates.jsonl",
         "failures.jsonl",
         "features.json",
         "index",
@@ -120,7 +121,7 @@ def publish(output, left, args):
     os._exit(convert.main(["--output", output, *args]))
 
 statuses = []
-for left in range(1, 10):
+for left in range(1, 11):
     child = os.fork()
     if child == 0:
         publish(f"{sys.argv[1]}/out{left}", left, sys.argv[2:])
@@ -136,12 +137,12 @@ def test_a_publication_that_was_cut_off_is_known_and_cleared(photos: Path, tmp_p
     call = [sys.executable, "-c", _DYING, str(tmp_path), *args, "--num_shards=2", "--direct_num_workers=1"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(call, env=environment, capture_output=True, text=True, timeout=240)
-    # Two shards, two indexes, two files of the report, two of TFDS, the manifest.
-    assert json.loads(done.stdout) == [9] * 8 + [0], done.stderr
-    for published in range(1, 10):
+    # Two shards, two indexes, the duplicates, two files of the report, two of TFDS, the manifest.
+    assert json.loads(done.stdout) == [9] * 9 + [0], done.stderr
+    for published in range(1, 11):
         output = tmp_path / f"out{published}"
-        assert (output / "manifest.json").exists() == (published == 9)
-        if published < 9:
+        assert (output / "manifest.json").exists() == (published == 10)
+        if published < 10:
             assert convert(*args, "--output", output, "--num_shards=1") == 0, published
             assert [path.name for path in output.glob("*.tfrecord")] == ["train-00000-of-00001.tfrecord"]
             assert [path.name for path in output.glob("index/*")] == ["train-00000-of-00001.idx"]
