@@ -16,6 +16,8 @@ from tests.images.drawn import Array, tensorflow_pixels
 from tests.lazy import tf
 from tests.pipelines.conversion import by_key, command, failures, manifest
 
+pytestmark = pytest.mark.slow
+
 PAGE = "docs/guides/map-image.md"
 # COCO's: x, y, width, height, and the number of the category.
 BOXES = [((3, 5, 400, 300), 1), ((500.5, 440.25, 90, 60.5), 2), ((0, 0, 900, 700), 1)]

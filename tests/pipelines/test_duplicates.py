@@ -24,6 +24,8 @@ from tests.buckets.server import BucketServer
 from tests.patched import patched_site
 from tests.pipelines.conversion import command, convert, convert_call, digests, duplicates, examples, manifest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 SCHEMA = ROOT / "transforms/shards/manifest.schema.json"
 SLOW = pytest.mark.slow

@@ -43,6 +43,8 @@ from tests.lazy import tf
 from tests.pipelines.comparison import payloads
 from tests.pipelines.conversion import by_key, command, digests, failures, manifest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 JPEG = ImagePolicy(image_format="jpeg", jpeg_quality=80)
 COUNT = 24
