@@ -45,6 +45,7 @@ from recordmill.transforms.shards.totals import total
 from recordmill.transforms.workers.task import no_progress
 from tests.images.drawn import Array, encoded, gradient, tensorflow_pixels
 
+pytestmark = pytest.mark.slow
 PIXELS = gradient(20, 30)
 
 
