@@ -34,6 +34,7 @@ from tests.pipelines.conversion import (
 )
 from tests.sources.small_inputs import INPUTS, picture
 
+ROOT = Path(__file__).parents[2]
 DROP = "--duplicates=drop"
 # By path, the number of the picture: equal numbers are copies.
 SPLIT = {
@@ -313,7 +314,7 @@ def test_a_killed_job_is_resumed(
 ) -> None:
     source, output = put(tmp_path / "in", many()), tmp_path / "out"
     site = patched_site(tmp_path, identity.__name__, _SLOW_SITE)
-    environment = {**os.environ, "PYTHONPATH": f"{site}:{os.environ['PYTHONPATH']}"}
+    environment = {**os.environ, "PYTHONPATH": f"{site}:{ROOT}"}
     call = convert_call(source, output, DROP, "--num_shards=2", "--progress=none")
     with subprocess.Popen(call, env=environment) as job:
         while len(list(output.glob(".recordmill/hashes/*.hashes"))) < 30:
