@@ -31,7 +31,7 @@ from recordmill.transforms.storage.runs import (
     mark_run,
     recover_runs,
 )
-from recordmill.transforms.storage.sealed import PLACEHOLDER, seal
+from recordmill.transforms.storage.sealed import PLACEHOLDER, seal, with_digest
 
 FILES = ["train-00000-of-00001.tfrecord", "index/train-00000-of-00001.idx", "dataset_info.json"]
 ALL_FILES = sorted([*FILES, "failures.jsonl", "manifest.json"])
@@ -86,7 +86,7 @@ def add_shard(run: Run, shard: int = 0, size: int = 5) -> list[Move]:
     put(Path(run.shards), f"{name}-x.tfrecord", text="r" * size)
     put(Path(run.shards), f"{name}-x.idx")
     state = {"sizes": {f"{name}-x.tfrecord": size, f"{name}-x.idx": 1}}
-    Path(run.shards, f"{name}.state").write_bytes(msgspec.msgpack.encode(state))
+    Path(run.shards, f"{name}.state").write_bytes(with_digest(msgspec.msgpack.encode(state)))
     published = f"{name}-of-00001"
     sha256 = hashlib.sha256(b"r" * size).hexdigest()
     return [

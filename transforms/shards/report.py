@@ -17,6 +17,7 @@ from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.files import read_bytes, read_text, write_file
 from recordmill.transforms.storage.layout import CHECKPOINT_ENDING
 from recordmill.transforms.storage.reader import ImageReader
+from recordmill.transforms.storage.sealed import with_digest, without_digest
 
 # The attributes of `ShardFile` that are paths.
 _PATHS = ("path", "index_path", "failures_path", "lineage_path")
@@ -184,10 +185,10 @@ class Checkpoint:
         return os.path.join(self.folder, f"{self.split}-{self.shard:05d}{CHECKPOINT_ENDING}")
 
     def write(self, file: ShardFile, sizes: Sequence[int]) -> None:
-        """Writes the checkpoint. The files of the shard are durable before."""
+        """Writes the checkpoint, after its SHA-256. The files of the shard are durable before."""
         named = msgspec.structs.replace(file.in_folder(""), stats=in_order(file.stats))
         stored = _Stored(_FORMAT_VERSION, self.digest, dict(zip(named.paths, sizes, strict=True)), named)
-        write_file(self.path, msgspec.msgpack.encode(stored))
+        write_file(self.path, with_digest(msgspec.msgpack.encode(stored)))
 
     def reusable(self, references: Sequence[bytes], sizes: Mapping[str, int]) -> ShardReport | None:
         """The report of the shard if a run has finished it from the same references and settings.
@@ -217,7 +218,7 @@ class Checkpoint:
         if os.path.basename(self.path) not in sizes:
             return None
         try:
-            stored = _decoder.decode(read_bytes(self.path))
+            stored = _decoder.decode(without_digest(read_bytes(self.path)))
         except (FileNotFoundError, ValueError, RecursionError):
             return None
         if stored.format_version != _FORMAT_VERSION or not all(map(_is_name, stored.file.paths)):

@@ -38,6 +38,7 @@ from recordmill.transforms.storage.layout import (
 )
 from recordmill.transforms.storage.owner import owner_of, remove_marked_folder, utc_now
 from recordmill.transforms.storage.publication import PUBLISHING, read_journal, roll_back
+from recordmill.transforms.storage.sealed import without_digest
 
 _MARKER = "run.json"
 _SCRATCH = "scratch"
@@ -273,7 +274,7 @@ def _tidy(run: Run) -> None:
 def _files_of_checkpoint(path: str) -> Sequence[str]:
     """Names of a checkpoint and of the files that it names; none where it is damaged."""
     with contextlib.suppress(ValueError, RecursionError):
-        sizes = msgspec.msgpack.decode(read_bytes(path), type=_Checkpoint).sizes
+        sizes = msgspec.msgpack.decode(without_digest(read_bytes(path)), type=_Checkpoint).sizes
         return [*sizes, os.path.basename(path)]
     return []
 

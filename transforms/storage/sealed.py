@@ -1,10 +1,15 @@
-"""A seal: the SHA-256 of a text within the text itself, counted as if its own digits were zeros."""
+"""Files that show whether they have changed.
+
+A text has a seal: its SHA-256 within the text itself, counted as if its own digits were zeros. Before
+binary contents, there is their SHA-256.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
 
+_DIGEST_BYTES = hashlib.sha256().digest_size
 PLACEHOLDER = "0" * 64
 """What stands for the seal in a text that is not sealed yet."""
 
@@ -23,6 +28,19 @@ def seal(text: str) -> str:
     if found is None or data[found.start(1) : found.end(1)] != PLACEHOLDER.encode():
         raise ValueError('the text has no placeholder of a seal: `"seal": "000…"` or `<!-- seal: 000… -->`')
     return (data[: found.start(1)] + _digest(data, found) + data[found.end(1) :]).decode()
+
+
+def with_digest(data: bytes) -> bytes:
+    """`data` after its SHA-256, for `without_digest`."""
+    return hashlib.sha256(data).digest() + data
+
+
+def without_digest(data: bytes) -> bytes:
+    """The contents of a file that `with_digest` made. Raises ValueError if a byte of it has changed."""
+    digest, contents = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
+    if hashlib.sha256(contents).digest() != digest:
+        raise ValueError("the file does not have the SHA-256 at its start")
+    return contents
 
 
 def is_sealed(data: bytes) -> bool:
