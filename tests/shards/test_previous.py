@@ -1,6 +1,7 @@
 """The version before: which of its shards may hold what a shard needs, and what may not be taken over."""
 
 import bisect
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from recordmill.transforms.shards.previous import (
     settings_text,
 )
 from recordmill.transforms.shards.references import shard_of
+from recordmill.transforms.storage.sealed import PLACEHOLDER, seal
 
 MASKS = MaskMap(None, 0, "m")
 # As version 0.1 wrote it.
@@ -42,7 +44,7 @@ SOURCE = {"kind": "folder", "input": "/in"}
 
 def previous(num_shards: int, edges: tuple[str, ...] = ()) -> PreviousVersion:
     split = PreviousSplit(9, num_shards, 90, edges)
-    return PreviousVersion("1.0.0", "/out/1.0.0", {"train": split}, "", True, MASKS)
+    return PreviousVersion("1.0.0", "/out/1.0.0", {"train": split}, {}, True, MASKS)
 
 
 def numbers(found: list[Any]) -> list[int]:
@@ -75,6 +77,7 @@ def test_files_of_a_shard() -> None:
         "/out/1.0.0/train-00001-of-00003.tfrecord",
         "/out/1.0.0/index/train-00001-of-00003.idx",
         "/out/1.0.0/state/train-00001-of-00003.rows.gz",
+        "",
     )
 
 
@@ -158,18 +161,20 @@ def test_masks_of_other_values_are_other_masks() -> None:
 def home(folder: Path, manifest: str | None = None, settings: str | None = None) -> str:
     """A folder with a version 1.0.0 of which latest.json tells."""
     shard = {"file": "train-00000-of-00001.tfrecord", "records": 4, "bytes": 70, "sha256": ""}
+    recipe = Recipe.of(DatasetConfig(), CODECS, SOURCE)
+    published = settings_text(recipe, {"train": ("k",)}, MASKS)
     whole = {
         "format_version": 1,
         "splits": {"train": {"records": 4, "shards": [shard]}},
-        "digests": {"failures.jsonl": "f"},
+        "digests": {"failures.jsonl": "f", SETTINGS: hashlib.sha256(published.encode()).hexdigest()},
+        "seal": PLACEHOLDER,
     }
     version = folder / "1.0.0"
     (version / "state").mkdir(parents=True)
     (folder / "latest.json").write_text('{"format_version": 1, "version": "1.0.0"}')
-    (version / "manifest.json").write_text(manifest or json.dumps(whole))
+    (version / "manifest.json").write_text(manifest or seal(json.dumps(whole)))
     if settings != "":
-        recipe = Recipe.of(DatasetConfig(), CODECS, SOURCE)
-        (version / SETTINGS).write_text(settings or settings_text(recipe, {"train": ("k",)}, MASKS))
+        (version / SETTINGS).write_text(settings or published)
     return str(folder)
 
 
@@ -177,7 +182,18 @@ def test_the_version_before_is_found(tmp_path: Path) -> None:
     found, version, reason = find_previous(home(tmp_path), Recipe.of(DatasetConfig(), CODECS, SOURCE))
     assert (version, reason) == ("1.0.0", "")
     splits = {"train": PreviousSplit(4, 1, 70, ("k",))}
-    assert found == PreviousVersion("1.0.0", str(tmp_path / "1.0.0"), splits, "f", True, MASKS)
+    assert found == PreviousVersion(
+        "1.0.0", str(tmp_path / "1.0.0"), splits, {"failures.jsonl": "f"}, True, MASKS
+    )
+
+
+@pytest.mark.parametrize(("name", "old", "new"), [("manifest.json", "70", "71"), (SETTINGS, '"k"', '"j"')])
+def test_one_that_has_changed_is_not_reused(name: str, old: str, new: str, tmp_path: Path) -> None:
+    path = Path(home(tmp_path), "1.0.0", name)
+    path.write_text(path.read_text().replace(old, new))
+    found, version, reason = find_previous(str(tmp_path), Recipe.of(DatasetConfig(), CODECS, SOURCE))
+    assert (found, version) == (None, "1.0.0")
+    assert reason == f"{path} is damaged (it has changed since it was published)"
 
 
 def test_the_first_version_has_none_before(tmp_path: Path) -> None:

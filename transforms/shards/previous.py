@@ -7,7 +7,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -26,6 +26,7 @@ from recordmill.transforms.storage.layout import (
     LINEAGE_ENDING,
     MANIFEST,
 )
+from recordmill.transforms.storage.sealed import is_sealed
 from recordmill.transforms.storage.versions import latest_version, published_versions, version_folder
 
 SETTINGS = f"{LINEAGE}/settings.json"
@@ -149,11 +150,12 @@ class MaskMap(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ShardPaths(NamedTuple):
-    """The files of a published shard."""
+    """The files of a published shard, and the SHA-256 of its lineage in manifest.json."""
 
     records_path: str
     index_path: str
     lineage_path: str
+    lineage_sha256: str
 
 
 class PreviousSplit(msgspec.Struct, frozen=True):
@@ -172,7 +174,7 @@ class PreviousVersion(msgspec.Struct, frozen=True):
         version: `x.y.z`.
         folder: its path.
         splits: by name.
-        failures: SHA-256 of its failures.jsonl, in hex.
+        digests: SHA-256 of its failures.jsonl and of the lineage of each shard, in hex, by name.
         same_shards: whether the number of shards stays.
         masks: the ids in its masks.
         same_metadata: whether the settings that only metadata depends on are the same.
@@ -181,7 +183,7 @@ class PreviousVersion(msgspec.Struct, frozen=True):
     version: str
     folder: str
     splits: dict[str, PreviousSplit]
-    failures: str
+    digests: dict[str, str]
     same_shards: bool
     masks: MaskMap
     same_metadata: bool = True
@@ -191,7 +193,8 @@ class PreviousVersion(msgspec.Struct, frozen=True):
         name = shard_name(split, shard, self.splits[split].num_shards)
         records = os.path.join(self.folder, f"{name}.tfrecord")
         index = os.path.join(self.folder, INDEX, f"{name}.idx")
-        return ShardPaths(records, index, os.path.join(self.folder, LINEAGE, f"{name}{LINEAGE_ENDING}"))
+        lineage = f"{LINEAGE}/{name}{LINEAGE_ENDING}"
+        return ShardPaths(records, index, os.path.join(self.folder, lineage), self.digests.get(lineage, ""))
 
     def overlapping(
         self, split: str, shard: int, num_shards: int, edges: Sequence[str] = ()
@@ -263,9 +266,17 @@ def find_previous(home: str, recipe: Recipe) -> tuple[PreviousVersion | None, st
         return None, "", f"{os.path.join(home, LATEST)} is not there" if published_versions(home) else ""
     folder = version_folder(home, version)
     try:
-        manifest = _read(os.path.join(folder, MANIFEST), _Manifest, FORMAT_VERSION)
-        settings = _read(os.path.join(folder, SETTINGS), _Settings, _SETTINGS_VERSION)
-        failures = manifest.digests[FAILURES]
+        manifest = _read(os.path.join(folder, MANIFEST), _Manifest, FORMAT_VERSION, is_sealed)
+        digests = manifest.digests
+        settings_digest = digests.get(SETTINGS)
+        settings = _read(
+            os.path.join(folder, SETTINGS),
+            _Settings,
+            _SETTINGS_VERSION,
+            lambda data: hashlib.sha256(data).hexdigest() == settings_digest,
+        )
+        endings = (FAILURES, LINEAGE_ENDING)
+        kept = {name: digest for name, digest in digests.items() if name.endswith(endings)}
     except FileNotFoundError as error:
         return None, str(version), f"{error.filename or folder} is not there"
     except (ValueError, KeyError, RecursionError) as error:
@@ -286,7 +297,7 @@ def find_previous(home: str, recipe: Recipe) -> tuple[PreviousVersion | None, st
         version=str(version),
         folder=folder,
         splits=splits,
-        failures=failures,
+        digests=kept,
         same_shards=recipe.asks_for_same_shards(before),
         masks=settings.masks,
         same_metadata=all(recipe.config.get(name) == before.config.get(name) for name in _OF_METADATA),
@@ -294,18 +305,21 @@ def find_previous(home: str, recipe: Recipe) -> tuple[PreviousVersion | None, st
     return previous, str(version), ""
 
 
-def _read(path: str, kind: type[_T], format_version: int) -> _T:
+def _read(path: str, kind: type[_T], format_version: int, is_unchanged: Callable[[bytes], bool]) -> _T:
     """A JSON file of a version.
 
     Raises:
         FileNotFoundError: there is none.
-        ValueError: it is damaged, or of another format.
+        ValueError: it is damaged, of another format, or changed since it was published.
     """
     data = files.read_bytes(path)
     try:
         found = msgspec.json.decode(data, type=dict[str, Any])
         if (written := found["format_version"]) == format_version:
-            return msgspec.convert(found, kind, str_keys=True)
+            contents = msgspec.convert(found, kind, str_keys=True)
+            if is_unchanged(data):
+                return contents
+            raise ValueError("it has changed since it was published")
     except (ValueError, KeyError, RecursionError) as error:
         raise ValueError(f"{path} is damaged ({error})") from error
     raise ValueError(f"another version of recordmill wrote {path} (format {written}, not {format_version})")

@@ -108,7 +108,7 @@ def reconcile(
 def _is_unchanged(result: Reconciled, failures_sha256: str) -> bool:
     """Whether shards and failures are all those of the previous version, and it has no others."""
     previous = result.plan.previous
-    if previous is None or previous.failures != failures_sha256 or not previous.same_metadata:
+    if previous is None or previous.digests.get(FAILURES) != failures_sha256 or not previous.same_metadata:
         return False
     shards = {name: split.num_shards for name, split in previous.splits.items()}
     records = {name: split.records for name, split in previous.splits.items()}

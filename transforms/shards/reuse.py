@@ -12,7 +12,7 @@ import gzip
 import hashlib
 import io
 import shutil
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO, NamedTuple, cast
 
@@ -308,7 +308,6 @@ class ReusableShard:
     """A shard of the previous version that was made from the same references by the same settings.
 
     Attributes:
-        lineage_sha256: of the file of its lineage, in hex.
         is_unchanged: whether a rebuild would be identical; False until failed records have been retried, and
             if a file has no version.
         work: operations of the retry.
@@ -316,7 +315,6 @@ class ReusableShard:
 
     paths: ShardPaths
     header: LineageHeader
-    lineage_sha256: str
     is_unchanged: bool
     work: Counter[str] = dataclasses.field(default_factory=Counter)
 
@@ -351,7 +349,7 @@ class ReusableShard:
             sha256=header.sha256,
             stats=replace(header.stats, reused=header.stats.written, work=self.work),
             lineage_path=self.paths.lineage_path,
-            lineage_sha256=self.lineage_sha256,
+            lineage_sha256=self.paths.lineage_sha256,
         )
         return ShardReport(checkpoint.split, checkpoint.shard, file, from_previous=True, is_unchanged=True)
 
@@ -370,18 +368,17 @@ def reusable_shard(
     try:
         found = read_lineage(paths.lineage_path)
         header = found.header
-        if header.digest != checkpoint.digest:
+        if header.digest != checkpoint.digest or found.sha256 != paths.lineage_sha256:
             return None
         records = status_of(paths.records_path)
         if (records.size, records.stamp) != (header.size, header.stamp):
             return None
         if hashlib.sha256(read_bytes(paths.index_path)).hexdigest() != header.index_sha256:
             return None
-        deque(found.packed_rows, maxlen=0)  # damaged lineage must not get into the next version
     except (FileNotFoundError, DamagedLineageError):
         return None
     is_unchanged = not header.stats.failed and not header.stats.unversioned
-    return ReusableShard(paths, header, found.sha256, is_unchanged)
+    return ReusableShard(paths, header, is_unchanged)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -425,6 +422,8 @@ class PreviousRecords:
         for shard in self.shards:
             with contextlib.suppress(FileNotFoundError, ValueError):  # damaged
                 lineage = read_lineage(shard.lineage_path)
+                if lineage.sha256 != shard.lineage_sha256:
+                    continue
                 file = stack.enter_context(open_named(shard.records_path))
                 for offset, row in lineage.rows():
                     if row.source:
