@@ -22,6 +22,14 @@ else:
     Scalar = FeatureValue = Any  # msgspec decodes no union of text and bytes
 
 
+_ADDRESS = re.compile(r":? <[^\s<>]+ object at 0x[0-9a-f]+>")
+
+
+def without_addresses(message: str) -> str:
+    """A message of a library, without the objects in it that have an address in memory."""
+    return _ADDRESS.sub("", message)
+
+
 class BadInput(Exception):
     """An input that cannot go into the dataset: the only error that becomes a failed record.
 

@@ -212,7 +212,7 @@ def _published(dataset: Dataset, name: str) -> tuple[str, int, str] | None:
     try:
         image: Any = json.loads(read_bytes(path))["featuresDict"]["features"][name]["image"]
         channels, dtype = int(image["shape"]["dimensions"][-1]), str(image["dtype"])
-    except (ValueError, KeyError, TypeError, IndexError):
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
         return None
     return ("image", channels, dtype) if channels > 0 else None
 

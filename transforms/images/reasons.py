@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import re
 from collections.abc import Iterator
 
-from recordmill.transforms.records import BadInput
+from recordmill.transforms.records import BadInput, without_addresses
 
 EMPTY = "empty file"
 NOT_AN_IMAGE = "not an image"
@@ -26,12 +25,10 @@ _MOST_CUT = 1 << 29
 # libpng's limit, also in TensorFlow; images that are not kept become PNGs.
 MAX_SIDE = 1_000_000
 
-_ADDRESS = re.compile(r" <\S+ object at 0x[0-9a-f]+>")
-
 
 def undecodable(reason: str, detail: str = "") -> BadInput:
-    """The error of an image that cannot be decoded; `detail` loses the address of Pillow's file object."""
-    return BadInput("decode", reason, _ADDRESS.sub("", detail))
+    """The error of an image that cannot be decoded; `detail` loses addresses in memory."""
+    return BadInput("decode", reason, without_addresses(detail))
 
 
 _may_be_cut: contextvars.ContextVar[bool] = contextvars.ContextVar("may_be_cut", default=False)

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import re
 
-from recordmill.transforms.records import BadInput, Failure
+from recordmill.transforms.records import BadInput, Failure, without_addresses
 
 _EXTENSIONS = """
     jpg jpeg jpe jfif jif jfi png apng gif bmp dib rle webp tif tiff avif avifs heic heif hif
@@ -131,8 +131,8 @@ def is_unicode(text: str) -> bool:
 
 
 def one_line(error: BaseException) -> str:
-    """The message of an exception, shortened and in one line; or its type."""
-    return clipped(" ".join(str(error).split())) or type(error).__name__
+    """The message of an exception without addresses in memory, shortened and in one line; or its type."""
+    return clipped(" ".join(without_addresses(str(error)).split())) or type(error).__name__
 
 
 def clipped(text: str, most: int = _LONGEST) -> str:

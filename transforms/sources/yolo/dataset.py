@@ -31,6 +31,8 @@ from recordmill.transforms.storage.paths import absolute, below, is_absolute, re
 
 LABEL_FOLDERS = frozenset(("labels", "label", "annotations", "annotation"))  # in lower case
 CLASS_FILES = ("obj.names", "classes.txt", "_darknet.labels")
+# Characters; Linux opens no longer one.
+_LONGEST_PATH = 4096
 _SPLITS = ("train", "val", "test")
 _DARKNET_SPLITS = ("train", "valid", "val", "test")
 
@@ -230,19 +232,33 @@ class YoloDataset:
 
     def _check_apart(self) -> None:
         """Raises ValueError if two splits have the same list, or a folder in the folder of the other."""
-        for one, other in itertools.combinations([one for one in self.sets if one.key is not None], 2):
-            if one.split == other.split or one.list_path != other.list_path:
-                continue
-            keys = one.key or "", other.key or ""
-            if one.list_path or posixpath.commonpath(keys) in keys:
+        found = [one for one in self.sets if one.key is not None]
+        by_path: dict[str, dict[str, ImageSet]] = {}
+        for one in found:
+            by_path.setdefault(one.list_path or one.key or "", {}).setdefault(one.split, one)
+        for one in found:
+            paths = [one.list_path] if one.list_path else _folders_of(one.key or "")
+            others = [other for path in paths for other in by_path.get(path, {}).values()]
+            other = next((other for other in others if other.split != one.split), None)
+            if other is not None:
+                first, second = sorted((one, other), key=found.index)
                 raise ValueError(
-                    f"--input is {self._input!r}: {one.split} ({one.text}) and {other.split} ({other.text}) "
-                    "name the same images; remove one of them, and give --splits to divide them"
+                    f"--input is {self._input!r}: {first.split} ({first.text}) and {second.split} "
+                    f"({second.text}) name the same images; remove one of them, and give --splits to "
+                    "divide them"
                 )
 
 
+def _folders_of(key: str) -> list[str]:
+    """The key of a folder, and those of the folders above it."""
+    parts = key.split("/") if key else []
+    return ["/".join(parts[:count]) for count in range(len(parts) + 1)]
+
+
 def _tails(path: str) -> Iterator[list[str]]:
-    """The parts of a path; then without the first, without the first two, …"""
+    """The parts of a path; then without the first, without the first two, …; none of a very long path."""
+    if len(path) > _LONGEST_PATH:
+        return iter(())
     parts = [part for part in path.split("/") if part not in ("", ".", "..")]
     return (parts[at:] for at in range(len(parts)))
 
