@@ -34,7 +34,7 @@ TEMPLATE ?= $(if $(BUCKET),gs://$(BUCKET)/templates/recordmill.json)
 missing = $(strip $(foreach name,$(1),$(if $($(name)),,$(name)=…)))
 need = $(if $(call missing,$(1)),@echo "make $@: give also $(call missing,$(1))" >&2; exit 2)
 
-.PHONY: setup convert test test-all lint format docs reference lock image template launch clean
+.PHONY: setup convert test test-all fuzz lint format docs reference lock image template launch clean
 
 setup: $(DEVELOPS)
 
@@ -75,6 +75,12 @@ test: $(DEVELOPS)
 # All tests, with those that take long and those that need Java or Go. Lists what is skipped.
 test-all: $(DEVELOPS)
 	$(PYTEST) $(or $(WORKERS),3) -m '' -rfEs $(TESTS)
+
+# Damages images, inputs and files of our own, and reports what goes wrong. FUZZERS are some of images, parsers,
+# own_files and conversions, with commas.
+fuzz: $(DEVELOPS)
+	TF_CPP_MIN_LOG_LEVEL=3 $(RUN) -m tests.fuzz --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1) \
+		$(if $(FUZZERS),--fuzzers $(FUZZERS)) $(ARGS)
 
 lint: $(DEVELOPS)
 	$(RUN) -m ruff check .

@@ -116,7 +116,7 @@ def test_no_flag_is_made_up() -> None:
         "--number_of_execution_retries",  # of Flink's job server
         "--service_port",  # of Beam's pool of workers
         "--location",  # of gcloud
-        *("--minutes", "--samples", "--keep"),  # of the fuzzers
+        *("--keep", "--replay"),  # of the fuzzers
     }
     ours = {one.shown for command in COMMANDS for one in command.flags} | {"--help", "--version"}
     allowed = ours | flags_of_beam() | of_benchmarks | of_others

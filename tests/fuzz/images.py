@@ -1,4 +1,4 @@
-"""Damaged images through the image step and TensorFlow: `python -m tests.fuzz.images --minutes 60`.
+"""Damaged images through the image step and TensorFlow.
 
 Whatever is stored is decoded by TensorFlow to the shape that the record states, or the image fails by name.
 All else is a finding: another exception, another shape, other pixels than ours, an image that takes long.
@@ -6,14 +6,7 @@ All else is a finding: another exception, another shape, other pixels than ours,
 
 from __future__ import annotations
 
-import argparse
-import collections
-import hashlib
-import os
 import random
-import time
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +14,7 @@ import numpy as np
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.store import store_image
 from recordmill.transforms.records import BadInput, StoredImage
+from tests.fuzz.driver import Case, Finding
 from tests.fuzz.image_damage import damaged
 from tests.fuzz.image_seeds import seeds
 from tests.images.drawn import tensorflow_pixels
@@ -48,14 +42,27 @@ _PIXELS = ("raw", "tensor")
 _MOST_PIXELS = 30_000_000
 
 
-def inputs(seed: int, kinds: tuple[str, ...] = ()) -> Iterator[tuple[str, bytes, str]]:
-    """Format, damaged image and the name of a policy, without end; the same for the same seed."""
-    found = {kind: files for kind, files in seeds().items() if not kinds or kind in kinds}
-    rng = random.Random(seed)
-    while True:
-        kind = rng.choice(sorted(found))
-        data = damaged(rng.choice(found[kind]), kind, found[kind], rng)
-        yield kind, data, "keep" if rng.random() < 0.4 else rng.choice(sorted(POLICIES))
+class Images:
+    """The fuzzer of images; the names of its cases are `format, policy`."""
+
+    name = "images"
+    seconds = 20.0
+    batch = 5_000
+
+    def __init__(self) -> None:
+        self.seeds = seeds()
+
+    def case(self, seed: int, number: int) -> Case:
+        rng = random.Random(f"{seed} {number}")
+        kind = rng.choice(sorted(self.seeds))
+        data = damaged(rng.choice(self.seeds[kind]), kind, self.seeds[kind], rng)
+        policy = "keep" if rng.random() < 0.4 else rng.choice(sorted(POLICIES))
+        return Case(f"{kind}, {policy}", {"image": data})
+
+    def examine(self, case: Case, folder: Path) -> Finding | None:
+        policy = case.name.partition(", ")[2]
+        word, detail = finding(case.files["image"], POLICIES[policy])
+        return Finding(f"{case.name}: {word}", detail[:300]) if word else None
 
 
 def finding(data: bytes, policy: ImagePolicy) -> tuple[str, str]:
@@ -98,48 +105,3 @@ def _own_pixels(data: bytes) -> np.ndarray | None:
     except BadInput:
         return None
     return np.frombuffer(raw.data, raw.dtype).reshape(raw.height, raw.width, raw.channels)
-
-
-def main() -> None:
-    """Runs for a while, and prints what was tried and found."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.images", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=1)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--kinds", default="", help="formats, with commas: gif, png, webp, bmp, jpeg, other")
-    parser.add_argument("--slow", type=float, default=10, help="seconds that are a finding, too")
-    parser.add_argument("--samples", help="a folder for the images that findings are about")
-    flags = parser.parse_args()
-    warnings.simplefilter("ignore")
-    folder = Path(flags.samples) if flags.samples else None
-    if folder:
-        folder.mkdir(parents=True, exist_ok=True)
-    tried: collections.Counter[tuple[str, str]] = collections.Counter()
-    slowest: dict[str, float] = {}
-    end = time.monotonic() + 60 * flags.minutes
-    for kind, data, name in inputs(flags.seed, tuple(filter(None, flags.kinds.split(",")))):
-        if time.monotonic() > end:
-            break
-        path = folder / f"running-{os.getpid()}" if folder else None
-        if path:
-            path.write_bytes(data)  # what ends the process is found there
-        start = time.monotonic()
-        word, detail = finding(data, POLICIES[name])
-        seconds = time.monotonic() - start
-        slowest[kind] = max(slowest.get(kind, 0), seconds)
-        if seconds > flags.slow and not word:
-            word, detail = "SLOW", f"{seconds:.1f} s, {detail}"
-        tried[kind, word or ("stored" if detail == "stored" else "failed")] += 1
-        if word:
-            digest = hashlib.sha256(data).hexdigest()[:10]
-            print(f"{word}_{digest}.{kind} under {name!r}: {detail[:300]}", flush=True)
-            if folder:
-                (folder / f"{word}_{digest}.{kind}").write_bytes(data)
-    if folder:
-        (folder / f"running-{os.getpid()}").unlink(missing_ok=True)
-    for kind in sorted(slowest):
-        words = ", ".join(f"{count:,} {word}" for (one, word), count in sorted(tried.items()) if one == kind)
-        print(f"{kind}: {words}; the slowest took {slowest[kind]:.1f} s")
-
-
-if __name__ == "__main__":
-    main()

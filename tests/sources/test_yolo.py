@@ -336,6 +336,21 @@ def test_bad_lines(line: str, reason: str) -> None:
     assert (caught.value.stage, caught.value.reason) == ("annotations", reason)
 
 
+def test_many_lists_of_paths(tmp_path: Path) -> None:
+    """Each path is compared with its own folders, not with all others."""
+    folders = [f"images/{split}/{number}" for split in ("train", "val") for number in range(1000)]
+    for folder in folders:
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "images/train/7/a.png").touch()
+    lines = {split: [one for one in folders if f"/{split}/" in one] for split in ("train", "val")}
+    (tmp_path / "data.yaml").write_text(json.dumps({**lines, "names": ["cat"]}))
+    config = SourceConfig("yolo", str(tmp_path))
+    YoloSource().check(config)
+    (tmp_path / "data.yaml").write_text(json.dumps({**lines, "test": ["images/val/7"], "names": ["cat"]}))
+    with pytest.raises(ValueError, match=r"val \(images/val/7\) and test \(images/val/7\) name the same"):
+        YoloSource().check(config)
+
+
 @pytest.mark.parametrize(
     ("yaml", "message"),
     [

@@ -92,8 +92,10 @@ class RecordChecker:
 
     def __init__(self, expected: Expected) -> None:
         self._expected = expected
-        # Objects are painted on a background of 0, which has no class name.
-        self._classes = {*expected.labels, _BACKGROUND} if expected.labels else None
+        # Objects are painted on a background of 0, which has no class name. Labels that are numbers are those
+        # of the images: they do not name the ids of masks.
+        has_names = any(name != str(number) for number, name in expected.labels.items())
+        self._classes = {*expected.labels, _BACKGROUND} if has_names else None
         labels = _LABELS
         if expected.labels and "image/encoded" not in self._renamed(expected.features or {}):
             labels += _FREE_LABELS
