@@ -7,9 +7,11 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; 
 VENV ?= .venv
 RUN = $(VENV)/bin/python
 UV = $(VENV)/bin/uv
-UV_VERSION = 0.13.9
 INSTALL = $(UV) pip install --quiet --system-certs --python $(RUN)
-COMPILE = $(UV) pip compile --system-certs setup.py --generate-hashes --no-header --no-annotate --upgrade
+COMPILE = $(UV) pip compile --system-certs --generate-hashes --no-header --no-annotate --upgrade
+LOCKS = requirements.lock requirements-dev.lock requirements-uv.lock deploy/requirements.lock deploy/vertex/requirements.lock
+PACKAGES = recordmill pipelines transforms benchmarks deploy docs
+DOCKERFILES = deploy/Dockerfile deploy/vertex/Dockerfile
 # Stamps: what conversions need is installed; what development, tests and reading back need is installed too.
 RUNS = $(VENV)/runs
 DEVELOPS = $(VENV)/develops
@@ -34,24 +36,24 @@ TEMPLATE ?= $(if $(BUCKET),gs://$(BUCKET)/templates/recordmill.json)
 missing = $(strip $(foreach name,$(1),$(if $($(name)),,$(name)=…)))
 need = $(if $(call missing,$(1)),@echo "make $@: give also $(call missing,$(1))" >&2; exit 2)
 
-.PHONY: setup convert test test-all fuzz lint format docs reference lock image template launch clean
+.PHONY: setup convert test test-all fuzz lint audit sbom format docs reference lock digests image template launch clean
 
 setup: $(DEVELOPS)
 
-$(UV):
+$(UV): requirements-uv.lock
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.10 to 3.13 found; name one with PYTHON=…" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-uv.lock
 
 $(RUNS): requirements.lock setup.py recordmill/__init__.py | $(UV) $(NAMES)
-	$(INSTALL) --compile-bytecode --requirement requirements.lock
-	$(INSTALL) --no-deps --editable .
+	$(INSTALL) --compile-bytecode --require-hashes --build-constraint requirements-dev.lock --requirement requirements.lock
+	$(INSTALL) --no-deps --build-constraint requirements-dev.lock --editable .
 	@echo "$(CURDIR)/build/names" > "$$($(RUN) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/recordmill.pth"
 	@$(RUN) -m compileall -q recordmill pipelines transforms
 	@touch $(RUNS)
 
 $(DEVELOPS): requirements-dev.lock $(RUNS)
-	$(INSTALL) --compile-bytecode --requirement requirements-dev.lock
+	$(INSTALL) --compile-bytecode --require-hashes --build-constraint requirements-dev.lock --requirement requirements-dev.lock
 	@touch $(DEVELOPS)
 
 $(NAMES):
@@ -86,6 +88,17 @@ lint: $(DEVELOPS)
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
+	$(RUN) -m bandit --severity-level medium --quiet --recursive setup.py $(PACKAGES)
+
+# Known vulnerabilities of all that the locks install. Asks the vulnerability service of PyPI.
+audit: $(DEVELOPS)
+	for lock in $(LOCKS); do $(RUN) -m pip_audit --require-hashes --disable-pip --requirement $$lock || exit 1; done
+
+# What a conversion and the image install, as CycloneDX: build/sbom.json and build/sbom-image.json.
+sbom: $(DEVELOPS)
+	@mkdir -p build
+	$(RUN) -m cyclonedx_py requirements requirements.lock --output-reproducible --output-file build/sbom.json
+	$(RUN) -m cyclonedx_py requirements deploy/requirements.lock --output-reproducible --output-file build/sbom-image.json
 
 format: $(DEVELOPS)
 	$(RUN) -m ruff check --fix .
@@ -100,12 +113,23 @@ docs: $(DEVELOPS)
 reference: $(DEVELOPS)
 	$(RUN) -m docs.generate
 
-# The locks: what runs, what develops, for all supported versions of Python on Linux and macOS; the image.
+# The locks: uv, what develops, what runs, for all supported versions of Python on Linux and macOS; the images.
 lock: $(UV)
-	$(COMPILE) --universal --python-version 3.10 --extra tensorflow --extra dev --output-file requirements-dev.lock
-	$(COMPILE) --universal --python-version 3.10 --constraint requirements-dev.lock --output-file requirements.lock
+	echo uv | $(COMPILE) --universal --python-version 3.10 --output-file requirements-uv.lock -
+	$(COMPILE) --universal --python-version 3.10 --extra tensorflow --extra dev --output-file requirements-dev.lock setup.py
+	$(COMPILE) --universal --python-version 3.10 --constraint requirements-dev.lock --output-file requirements.lock setup.py
 	$(COMPILE) --python-version 3.11 --python-platform linux --extra gcp --constraint requirements-dev.lock \
-		--output-file deploy/requirements.lock
+		--output-file deploy/requirements.lock setup.py
+	$(COMPILE) --python-version 3.11 --python-platform linux --constraint requirements-dev.lock \
+		--output-file deploy/vertex/requirements.lock deploy/vertex/requirements.txt
+
+# Adds the digest of each base image to the Dockerfiles, as docker reads it from its registry.
+digests:
+	@for image in $$(sed -n 's/^ARG [A-Z]*_IMAGE=\([^@]*\).*/\1/p' $(DOCKERFILES) | sort -u); do \
+		digest=$$(docker buildx imagetools inspect "$$image" --format '{{.Manifest.Digest}}') || exit 1; \
+		sed -i.before "s|^\(ARG [A-Z]*_IMAGE=$$image\).*|\1@$$digest|" $(DOCKERFILES) || exit 1; \
+	done
+	@rm -f $(addsuffix .before,$(DOCKERFILES))
 
 # The image of deploy/Dockerfile, built by Cloud Build and pushed. BUILD_ARGS are more flags of gcloud.
 image:

@@ -59,6 +59,8 @@ setup(
         "dev": [
             # Its protobuf and that of tensorflow-metadata exclude each other on Python 3.10.
             "apache-beam[gcp]>=2.77,<2.78; python_version >= '3.11'",
+            "bandit>=1.8,<2",
+            "cyclonedx-bom>=6,<8",  # make sbom
             "gcp-storage-emulator>=2026.7",  # a bucket on loopback
             "hypothesis>=6.100,<7",
             "jsonschema>=4.20,<5",
@@ -66,6 +68,7 @@ setup(
             "mkdocs-material>=9.6,<10",
             "mkdocstrings[python]>=0.29,<2",
             "mypy>=1.15,<3",
+            "pip-audit>=2.9,<3",
             "pytest>=8,<10",
             "pytest-timeout>=2.3,<3",
             "python-hcl2>=7,<9",  # reads Terraform

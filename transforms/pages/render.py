@@ -58,7 +58,7 @@ def name_markup(name: object, longest: int = text.LONGEST_NAME) -> Markup:
 
     visible = text.visible(str(name), longest)
     # A path keeps the order of its parts in any script; a line may end between them.
-    start = Markup('<bdi dir="ltr">' if "/" in visible else "<bdi>")
+    start = Markup('<bdi dir="ltr">' if "/" in visible else "<bdi>")  # nosec B704
     return start + Markup("/<wbr>").join(visible.split("/")) + Markup("</bdi>")
 
 

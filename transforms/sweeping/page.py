@@ -14,6 +14,8 @@ def html_text(sweep: Sweep, svg: str) -> str:
     """The page; `svg` is the plot, as `plot.render` draws it."""
     from markupsafe import Markup
 
+    svg = _inline(svg)
+    drawing = Markup(svg)  # matplotlib escapes its texts  # nosec B704
     names = [row.setting.name for row in sweep.rows]
     groups = dict.fromkeys(row.setting.group for row in sweep.rows)
     return render_page(
@@ -21,7 +23,7 @@ def html_text(sweep: Sweep, svg: str) -> str:
         sweep=sweep,
         columns=[("setting", ""), *((column.title, column.unit) for column in COLUMNS)],
         rows=[(row, [column.text(row) for column in COLUMNS]) for row in sweep.rows],
-        drawing=Markup(_inline(svg)),
+        drawing=drawing,
         dark=DARK,
         has_optimised=any(GROUPS[group].dashed for group in groups),
         qualities=[
