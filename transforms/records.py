@@ -281,12 +281,18 @@ class ClassNames:
     optional: bool = False
 
 
-def add_classes(names: dict[int, str], texts: dict[str, str], found: ClassNames) -> None:
-    """Adds classes to names by id and display texts by name. Raises JobError if an id has another name."""
+def add_classes(
+    names: dict[int, str], texts: dict[str, str], found: ClassNames, where: str = "the input"
+) -> None:
+    """Adds classes to names by id and display texts by name.
+
+    Raises:
+        JobError: an id has another name. The message says `where`.
+    """
     for number, name in found.names.items():
         if names.setdefault(number, name) != name:
             raise JobError(
-                f"class {number} is called {names[number]!r} and {name!r} in the input; "
+                f"class {number} is called {names[number]!r} and {name!r} in {where}; "
                 "make them one, or convert the parts of it separately"
             )
     for name, text in found.texts.items():

@@ -387,7 +387,7 @@ def test_a_dataset_of_ours(tmp_path: Path) -> None:
 
 def test_classes_of_records_that_contradict_each_other(tmp_path: Path) -> None:
     records = [example(image__encoded=encoded(), image__class__label=1, image__class__text=t) for t in "ab"]
-    with pytest.raises(JobError, match="class 1 is called 'a' and 'b'"):
+    with pytest.raises(JobError, match="class 1 is called 'a' and 'b' in '.*/x.tfrecord'; make them one"):
         read(write(tmp_path / "x.tfrecord", records), tmp_path)
 
 

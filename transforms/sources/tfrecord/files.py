@@ -144,14 +144,17 @@ def defined_classes(files: Mapping[str, TreeFile], found: Iterable[Manifest]) ->
         if not defined:
             same = (key for key in sorted(files) if key.rpartition("/")[2] == f"{feature}.labels.txt")
             defined = [_labels_txt(files[key]) for key in same]
-    return _merged(defined) if defined else None
+    if not defined:
+        return None
+    first = os.path.dirname(files[min(files)].path)
+    return _merged(defined, f"the files that name classes, below {first!r}")
 
 
-def _merged(found: Iterable[ClassNames]) -> ClassNames:
+def _merged(found: Iterable[ClassNames], where: str) -> ClassNames:
     names: dict[int, str] = {}
     texts: dict[str, str] = {}
     for one in found:
-        add_classes(names, texts, one)
+        add_classes(names, texts, one, where)
     return ClassNames(names, texts)
 
 
@@ -162,12 +165,12 @@ def _labels_txt(file: TreeFile) -> ClassNames:
 
 def _label_map(file: TreeFile) -> ClassNames:
     try:
-        return read_label_map(_text(file))
+        return read_label_map(_text(file), repr(file.path))
     except ValueError as error:
         raise JobError(f"{file.path!r} is not a label map: {error}") from error
 
 
-def read_label_map(text: str) -> ClassNames:
+def read_label_map(text: str, where: str = "the label map") -> ClassNames:
     """The classes of a label_map.pbtxt of the TF Object Detection API.
 
     Raises:
@@ -176,7 +179,9 @@ def read_label_map(text: str) -> ClassNames:
     """
     items = [item for _, item in map_items(text)]
     texts = ({one.name: one.display} if one.display not in ("", one.name) else {} for one in items)
-    return _merged(ClassNames({one.number: one.name}, text) for one, text in zip(items, texts, strict=True))
+    return _merged(
+        (ClassNames({one.number: one.name}, text) for one, text in zip(items, texts, strict=True)), where
+    )
 
 
 def _text(file: TreeFile) -> str:

@@ -143,7 +143,7 @@ def _records(config: SourceConfig, part: FilePart, spool: Spool) -> Items:
                 if part.is_defined:
                     classes = ClassNames({}, classes.texts, optional=True)
                 if not (classes.names.items() <= names.items() and classes.texts.items() <= texts.items()):
-                    add_classes(names, texts, classes)
+                    add_classes(names, texts, classes, repr(file.path))
                     if config.limit is not None:
                         yield classes  # the listing may end with this record
                 yield record
