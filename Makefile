@@ -36,7 +36,7 @@ TEMPLATE ?= $(if $(BUCKET),gs://$(BUCKET)/templates/recordmill.json)
 missing = $(strip $(foreach name,$(1),$(if $($(name)),,$(name)=…)))
 need = $(if $(call missing,$(1)),@echo "make $@: give also $(call missing,$(1))" >&2; exit 2)
 
-.PHONY: setup convert test test-all fuzz lint audit sbom format docs reference lock digests image template launch clean
+.PHONY: setup convert test test-all figures fuzz lint audit sbom format docs reference lock digests image template launch clean
 
 setup: $(DEVELOPS)
 
@@ -77,6 +77,10 @@ test: $(DEVELOPS)
 # All tests, with those that take long and those that need Java or Go. Lists what is skipped.
 test-all: $(DEVELOPS)
 	$(PYTEST) $(or $(WORKERS),3) -m '' -rfEs $(TESTS)
+
+# Runs the tests of docs/promises.md, and writes their figures into it.
+figures: $(DEVELOPS)
+	$(RUN) -m docs.figures
 
 # Damages images, inputs and files of our own, and reports what goes wrong. FUZZERS are some of images, parsers,
 # own_files and conversions, with commas.

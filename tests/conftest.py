@@ -1,6 +1,7 @@
 """Settings of all tests."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +16,9 @@ settings.load_profile("recordmill")
 # TensorFlow tells at length which instructions it could use.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
+Figure = Callable[[str, int], None]
+"""The type of the fixture `figure`."""
 
 # Seconds that a slow test may take; pyproject.toml says what others may.
 _SLOW = 1800
@@ -39,6 +43,12 @@ def corpus() -> Path:
     if not folder:
         pytest.skip("RECORDMILL_CORPUS does not name the folder of real inputs")
     return Path(folder)
+
+
+@pytest.fixture
+def figure(record_property: Callable[[str, object], None]) -> Figure:
+    """Records how much a test has tried, for docs/promises.md: `figure("kills", 60)`."""
+    return record_property
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.records import Failure, ImageRecord, JobError, StoredImage
 from recordmill.transforms.sources.tables.manifest_sources import CsvSource
+from tests.conftest import Figure
 from tests.fuzz import own_files
 from tests.fuzz.__main__ import FUZZERS
 from tests.fuzz.conversions import Conversions
@@ -100,6 +101,7 @@ def test_damage_that_verify_accepts_is_found(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("fuzzer", "cases"), [(Parsers(), 1_000), (Images(), 15_000), (OwnFiles(), 20), (Conversions(), 20)]
 )
-def test_a_short_run_finds_nothing(fuzzer: Fuzzer, cases: int) -> None:
+def test_a_short_run_finds_nothing(fuzzer: Fuzzer, cases: int, figure: Figure) -> None:
     found = run(fuzzer, 17, cases=cases)
     assert (found.tried, dict(found.kinds)) == (cases, {})
+    figure("damaged inputs", cases)

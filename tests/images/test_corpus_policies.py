@@ -14,6 +14,7 @@ from PIL import Image
 from recordmill.transforms.images.policy import LOSSY, ImagePolicy
 from recordmill.transforms.images.store import store_image
 from recordmill.transforms.records import BadInput, StoredImage
+from tests.conftest import Figure
 from tests.images import reference
 from tests.images.drawn import tensorflow_pixels
 from tests.images.reference import Source
@@ -69,9 +70,10 @@ def sampled(policy: str) -> Iterator[tuple[Path, bytes, Source | None]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", POLICIES)
-def test_shows_what_was_asked_for_or_fails_by_name(name: str) -> None:
+def test_shows_what_was_asked_for_or_fails_by_name(name: str, figure: Figure) -> None:
     policy = POLICIES[name]
     for path, data, one in sampled(name):
+        figure("images", 1)
         try:
             image = store_image(data, policy)
         except BadInput as error:
@@ -183,7 +185,7 @@ def by_pillow(pixels: reference.Floats, image: StoredImage, policy: ImagePolicy)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("optimize", ["lossless", "lossless-progressive"])
-def test_lossless_optimisation_changes_no_pixel(optimize: str) -> None:
+def test_lossless_optimisation_changes_no_pixel(optimize: str, figure: Figure) -> None:
     paths = [*images("pngsuite")[::4], *images("odd_inputs"), *images("palette_masks")[::3]]
     optimized = 0
     for path in paths:
@@ -205,12 +207,14 @@ def test_lossless_optimisation_changes_no_pixel(optimize: str) -> None:
             indices = [np.asarray(Image.open(io.BytesIO(image.data))) for image in (before, after)]
             assert np.array_equal(indices[0], indices[1]), path.name
     assert optimized > 20
+    figure("images", optimized)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("quality", [90, 95])
-def test_no_photograph_grows(quality: int) -> None:
+def test_no_photograph_grows(quality: int, figure: Figure) -> None:
     for path in [*images("raccoon")[::10], *images("coco64/images")[::6]]:
+        figure("images", 1)
         data = path.read_bytes()
         image = store_image(data, ImagePolicy("jpeg", jpeg_quality=quality))
         assert len(image.data) <= len(data), path.name

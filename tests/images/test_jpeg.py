@@ -13,6 +13,7 @@ from recordmill.transforms.images.jpeg_header import read_header
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.store import store_image
 from recordmill.transforms.records import BadInput
+from tests.conftest import Figure
 from tests.images.drawn import Array, encoded, gradient, psnr, rare_jpeg, tensorflow_pixels, with_orientation
 from tests.lazy import tf
 
@@ -57,8 +58,9 @@ def test_truncation_with_an_end_marker_is_seen_by_decoding() -> None:
     assert reason(cut) in ("truncated", "corrupt")
 
 
-def test_a_flipped_bit_that_tensorflow_rejects_is_never_kept() -> None:
+def test_a_flipped_bit_that_tensorflow_rejects_is_never_kept(figure: Figure) -> None:
     data = encoded(scene(32, 48), "JPEG", restart_marker_rows=1)
+    figure("bits", len(data) - 2)
     refused = 0
     for position in range(2, len(data)):
         damaged = bytearray(data)

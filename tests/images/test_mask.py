@@ -17,6 +17,7 @@ from recordmill.transforms.images.geometry import plan_geometry
 from recordmill.transforms.images.mask import decode_mask, encode_mask, moved_mask, pixel_counts
 from recordmill.transforms.images.policy import FITS, ImagePolicy
 from recordmill.transforms.records import BadInput
+from tests.conftest import Figure
 from tests.images.drawn import Array, chunk, deep_png, encoded, gradient, png_file, tensorflow_pixels
 from tests.images.test_geometry import POLICIES, SIZES, asked, moved_one_by_one, numbered
 
@@ -205,10 +206,11 @@ def test_refused(data: bytes, reason: str, detail: str) -> None:
 
 @pytest.mark.corpus
 @pytest.mark.skipif(not CORPUS, reason="RECORDMILL_CORPUS names no folder of real inputs")
-def test_real_palette_masks_hold_the_ids_that_their_makers_list() -> None:
+def test_real_palette_masks_hold_the_ids_that_their_makers_list(figure: Figure) -> None:
     folder = Path(CORPUS) / "palette_masks"
     names = sorted(path.stem for path in (folder / "SegmentationClass").glob("*.png"))
     assert names
+    figure("masks", len(names))
     for name in names:
         ids = decode_mask((folder / "SegmentationClass" / f"{name}.png").read_bytes())
         listed = np.load(folder / "SegmentationClassNpy" / f"{name}.npy")

@@ -15,6 +15,7 @@ from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import gcs_client, lock
 from tests.buckets.calls import Request
 from tests.buckets.server import BucketServer, Drop
+from tests.conftest import Figure
 from tests.pipelines.faulty import Job, Killed, content_digest, contents
 
 # Number of shards of the dataset that is there, none for no dataset; and of the one that the job writes.
@@ -170,14 +171,16 @@ class Scene:
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("name", SCENES)
 def test_killed_at_every_request(
-    name: str, after: bool, tmp_path: Path, bucket: str, bucket_server: BucketServer
+    name: str, after: bool, tmp_path: Path, bucket: str, bucket_server: BucketServer, figure: Figure
 ) -> None:
     scene = Scene(tmp_path, bucket_server, bucket, *SCENES[name])
     scene.reset()
     process = Process()
     process.run(scene.job())
     assert scene.contents() == {**scene.expected, **scene.foreign}
-    for at in range(list(SCENES).index(name) % STEP, process.requests, STEP):
+    requests = range(list(SCENES).index(name) % STEP, process.requests, STEP)
+    figure("kills", len(requests))
+    for at in requests:
         scene.reset()
         scene.is_cut_off(at, after)
         scene.check_again()

@@ -14,6 +14,7 @@ import pytest
 from benchmarks.drawings import draw_folder
 from tests.buckets.calls import Request
 from tests.buckets.server import BucketServer, Faults
+from tests.conftest import Figure
 from tests.pipelines.comparison import payloads, shards
 from tests.pipelines.conversion import by_key, convert, digests, failures, manifest
 
@@ -112,13 +113,14 @@ def test_from_a_bucket_to_a_disk_and_back(
 @pytest.mark.slow
 @pytest.mark.parametrize("writer", ["shards", "beam"])
 def test_faults_of_the_service_leave_no_trace(
-    writer: str, stored: str, bucket_server: BucketServer, local: Path, tmp_path: Path
+    writer: str, stored: str, bucket_server: BucketServer, local: Path, tmp_path: Path, figure: Figure
 ) -> None:
     bucket_server.faults = Faults(0.05, seed=7, slow_seconds=0.3)
     assert convert("--input", f"{stored}/in", "--output", f"{stored}/out", *flags(writer)) == 0
     injected = bucket_server.faults.injected
     bucket_server.faults = None
     assert injected.total() >= 5
+    figure("errors", injected.total())
     gone_through(stored, bucket_server, local, tmp_path, writer)
 
 

@@ -17,6 +17,7 @@ from PIL import Image
 
 from benchmarks.drawings import draw, draw_folder
 from recordmill.transforms.storage.local import LocalFileSystem
+from tests.conftest import Figure
 from tests.pipelines.conversion import by_key, convert, convert_call, digests, examples, failures, manifest
 
 ROOT = Path(__file__).parents[2]
@@ -126,7 +127,9 @@ def test_tfds_loads_the_folder(photos: Path, tmp_path: Path) -> None:
     )
 
 
-def test_same_bytes_whatever_the_order_of_creation_and_the_workers(photos: Path, tmp_path: Path) -> None:
+def test_same_bytes_whatever_the_order_of_creation_and_the_workers(
+    photos: Path, tmp_path: Path, figure: Figure
+) -> None:
     paths = sorted(path for path in photos.rglob("*") if path.is_file())
     for number, order in enumerate((paths, paths[::-1])):
         # Past the number of images below which no process is spawned.
@@ -145,6 +148,7 @@ def test_same_bytes_whatever_the_order_of_creation_and_the_workers(photos: Path,
         made.append(digests(output))
     assert len(made[0]) == 12
     assert made[0] == made[1]
+    figure("files", len(made[0]))
     assert manifest(output)["counts"]["written"] == 540
 
 

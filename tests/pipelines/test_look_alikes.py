@@ -12,6 +12,7 @@ import pytest
 from recordmill.transforms.storage import lock, scratch
 from recordmill.transforms.storage.owner import MARKER
 from tests.buckets.server import BucketServer
+from tests.conftest import Figure
 from tests.pipelines.conversion import command, convert, manifest
 from tests.pipelines.faulty import Killed
 
@@ -149,10 +150,11 @@ def dying(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
 
 
 @pytest.mark.slow
-def test_next_to_a_dataset(photos: Path, tmp_path: Path, planted: Planted) -> None:
+def test_next_to_a_dataset(photos: Path, tmp_path: Path, planted: Planted, figure: Figure) -> None:
     output = tmp_path / "out"
     assert convert("--input", photos, "--output", output) == 0
     planted.plant(output, IN_OUTPUT + UNDER_RUNS, link="linked")
+    figure("files", len(IN_OUTPUT + UNDER_RUNS))
     damaged = failing(photos, tmp_path / "damaged")
     call = ("--input", damaged, "--output", output, "--overwrite")
     for flags, status in (

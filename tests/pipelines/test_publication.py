@@ -10,6 +10,7 @@ import pytest
 from recordmill.transforms.records import JobError
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.local import LocalFileSystem
+from tests.conftest import Figure
 from tests.pipelines.faulty import Job, Killed, Machine, contents
 
 # Number of shards of the dataset that is there, none for no dataset; and of the one that the job writes.
@@ -148,8 +149,9 @@ class Scene:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCENES)
-def test_killed_at_every_operation(name: str, tmp_path: Path) -> None:
+def test_killed_at_every_operation(name: str, tmp_path: Path, figure: Figure) -> None:
     scene = Scene(tmp_path, *SCENES[name])
+    figure("kills", len(scene.operations))
     for at in range(len(scene.operations)):
         scene.reset()
         assert scene.interrupted(at)
@@ -158,8 +160,9 @@ def test_killed_at_every_operation(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["first", "equal"])
-def test_a_fault_at_every_operation(name: str, tmp_path: Path) -> None:
+def test_a_fault_at_every_operation(name: str, tmp_path: Path, figure: Figure) -> None:
     scene = Scene(tmp_path, *SCENES[name])
+    figure("errors", len(scene.operations))
     committed = max(at for at, what in enumerate(scene.operations) if what.endswith("manifest.json.part"))
     for at in range(len(scene.operations)):
         scene.reset()
@@ -178,7 +181,9 @@ def test_a_fault_at_every_operation(name: str, tmp_path: Path) -> None:
         ("equal", "replace {}/shards/train-00001-", 1),
     ],
 )
-def test_killed_again_at_every_operation(name: str, step: str, other: int | None, tmp_path: Path) -> None:
+def test_killed_again_at_every_operation(
+    name: str, step: str, other: int | None, tmp_path: Path, figure: Figure
+) -> None:
     """A publication is cut off, and then the job that settles it: the same call, or another one."""
     scene = Scene(tmp_path, *SCENES[name])
     run = scene.job().run.folder
@@ -197,6 +202,7 @@ def test_killed_again_at_every_operation(name: str, step: str, other: int | None
             scene.check_again()
         at += 1
     assert at > 50
+    figure("kills", at - 1)
 
 
 @pytest.mark.parametrize("name", SCENES)

@@ -16,6 +16,7 @@ import pytest
 from benchmarks.drawings import draw_folder
 from recordmill.transforms.storage.runs import finished_shards
 from recordmill.transforms.storage.sealed import without_digest
+from tests.conftest import Figure
 from tests.patched import patched_site
 from tests.pipelines.conversion import by_key, convert, convert_call, digests, failures, manifest
 
@@ -141,7 +142,10 @@ def whole(output: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments(photos: Path, undisturbed: dict[str, str], tmp_path: Path) -> None:
+def test_killed_at_random_moments(
+    photos: Path, undisturbed: dict[str, str], tmp_path: Path, figure: Figure
+) -> None:
+    figure("kills", KILLS)
     output = tmp_path / "out"
     killed_until_done(photos, output)
     assert digests(output) == undisturbed
@@ -152,8 +156,9 @@ def test_killed_at_random_moments(photos: Path, undisturbed: dict[str, str], tmp
 
 @pytest.mark.slow
 def test_killed_at_random_moments_over_an_older_dataset(
-    photos: Path, undisturbed: dict[str, str], tmp_path: Path
+    photos: Path, undisturbed: dict[str, str], tmp_path: Path, figure: Figure
 ) -> None:
+    figure("kills", KILLS)
     output = tmp_path / "out"
     older = ("--splits=train=0.8,val=0.2", "--num_shards=30", "--seed=1")
     assert convert("--input", photos, "--output", output, *older) == 0

@@ -18,6 +18,7 @@ from recordmill.transforms.reading.verify_report import MOST_NAMED, Fault, Tally
 from recordmill.transforms.reading.verify_shard import scan_shard
 from recordmill.transforms.reading.verify_tasks import CheckTask, ScanTask
 from recordmill.transforms.workers.task import Worker
+from tests.conftest import Figure
 
 
 @pytest.fixture(scope="module")
@@ -73,13 +74,15 @@ def flipped(data: bytes, at: int, bit: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
 
 
-def test_a_bit_of_every_byte_of_shards_and_indexes(published: Path, tmp_path: Path) -> None:
+def test_a_bit_of_every_byte_of_shards_and_indexes(published: Path, tmp_path: Path, figure: Figure) -> None:
     for place, shard in enumerate(open_dataset(str(published))[0].shards):
         assert shard.index is not None
         for path in (shard.path, shard.index):
             data = Path(path).read_bytes()
             name = str(Path(path).relative_to(published))
-            for at in range(0, len(data), max(1, len(data) // 250)):  # all bytes of an index
+            places = range(0, len(data), max(1, len(data) // 250))  # all bytes of an index
+            figure("bits", len(places))
+            for at in places:
                 _look_at(shard, place, name, flipped(data, at, at % 8), tmp_path)
 
 
@@ -103,14 +106,15 @@ def _look_at(shard: ShardEntry, place: int, name: str, data: bytes, folder: Path
 
 
 @pytest.mark.slow
-def test_a_bit_of_every_byte_of_what_lies_beside(out: Path) -> None:
+def test_a_bit_of_every_byte_of_what_lies_beside(out: Path, figure: Figure) -> None:
     beside = [name for name in files(out) if not name.endswith((".tfrecord", ".idx"))]
     assert {"manifest.json", "dataset_info.json", "features.json", "failures.jsonl"} <= set(beside)
     for name in beside:
         path = out / name
         data = path.read_bytes()
-        step = max(1, len(data) // 250)  # all of small ones
-        for at in range(0, len(data), step):
+        places = range(0, len(data), max(1, len(data) // 250))  # all of small ones
+        figure("bits", len(places))
+        for at in places:
             path.write_bytes(flipped(data, at, at % 8))
             assert name in named(open_dataset(str(out))[2]), f"byte {at} of {name}"
         path.write_bytes(data)

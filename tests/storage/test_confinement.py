@@ -15,6 +15,7 @@ from recordmill.transforms.storage.confinement import CachedPages, Confinement, 
 from recordmill.transforms.storage.file_system import scheme_of
 from recordmill.transforms.storage.local import version_of
 from recordmill.transforms.storage.paths import below, tidy_uri
+from tests.conftest import Figure
 
 
 @pytest.fixture
@@ -223,11 +224,12 @@ PARTS = st.sampled_from(
 )
 
 
-def test_no_path_escapes(tree: Path) -> None:
+def test_no_path_escapes(tree: Path, figure: Figure) -> None:
     confinement = Confinement([str(tree / "in"), str(tree / "more")])
 
     @given(st.lists(PARTS, min_size=1, max_size=6), st.booleans())
     def check(parts: list[str], absolute: bool) -> None:
+        figure("paths", 1)
         path = "/".join(parts)
         path = f"{tree}/in/{path}" if absolute else path
         try:

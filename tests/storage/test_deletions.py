@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.conftest import Figure
+
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "docs/deletion.md"
 FOLDERS = ("pipelines", "transforms", "deploy")
@@ -79,8 +81,9 @@ def in_table() -> dict[tuple[str, str], str]:
     return found
 
 
-def test_every_deletion_and_overwrite_is_in_the_table() -> None:
+def test_every_deletion_and_overwrite_is_in_the_table(figure: Figure) -> None:
     table, code = in_table(), in_code()
+    figure("functions", len(code))
     missing, stale = sorted(code - table.keys()), sorted(table.keys() - code)
     assert not missing, f"add them to {TABLE.name}, with their proofs: {missing}"
     assert not stale, f"{TABLE.name} names functions that delete or overwrite nothing: {stale}"

@@ -20,6 +20,7 @@ from recordmill.transforms.shards.report import Checkpoint
 from recordmill.transforms.shards.tasks import EncodeTask, PartTask, encoder_pool, write_part
 from recordmill.transforms.shards.totals import total
 from recordmill.transforms.storage.local import version_of
+from tests.conftest import Figure
 from tests.shards.planned import sizes
 from tests.workers.failing_codec import failing_codec
 
@@ -68,7 +69,8 @@ def ran(
 
 
 @pytest.mark.parametrize("ends", [pytest.param([0, 1, 2], marks=pytest.mark.slow), [3, 20, 39]])
-def test_a_crash_costs_one_image(tmp_path: Path, ends: list[int]) -> None:
+def test_a_crash_costs_one_image(tmp_path: Path, ends: list[int], figure: Figure) -> None:
+    figure("crashes", 2 * len(ends))
     records = listed(tmp_path, dict.fromkeys(ends, b"CRASH"))
     done: list[int] = []
     path, failures, reasons = ran(records, tmp_path / "part", done)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Figure
 from tests.pipelines.conversion import manifest
 from tests.pipelines.versions.edits import put
 from tests.pipelines.versions.forked import Forks, forks
@@ -49,7 +50,9 @@ def check_readers(home: Path, old: dict[str, str], rerun: Rerun) -> None:
 
 @pytest.mark.parametrize("role", ["job", "writer"])
 @pytest.mark.parametrize("keep", [0, 1])
-def test_killed_before_each_step(role: str, keep: int, some: Rerun, forked: Forks, tmp_path: Path) -> None:
+def test_killed_before_each_step(
+    role: str, keep: int, some: Rerun, forked: Forks, tmp_path: Path, figure: Figure
+) -> None:
     if role == "writer" and keep:
         pytest.skip("writers are done before versions are removed")
     put(some.input, some.edit.after)
@@ -61,7 +64,9 @@ def test_killed_before_each_step(role: str, keep: int, some: Rerun, forked: Fork
     assert_same_version(whole / NEXT, some.scratch)
     old = contents(some.first / "1.0.0")
     assert len(steps) > {"job": 20, "writer": 10}[role]
-    for at in range(keep, len(steps), STEP if role == "job" else 2):
+    places = range(keep, len(steps), STEP if role == "job" else 2)
+    figure("kills", len(places))
+    for at in places:
         folder = tmp_path / str(at)
         home = some.home(folder)
         status, done = forked.stepped(some.call(home, *started), home, role, at)
