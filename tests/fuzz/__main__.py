@@ -20,6 +20,7 @@ def main() -> int:
     """The command. Its status is 1 if it has found something."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10, help="for all fuzzers together")
+    parser.add_argument("--cases", type=int, default=0, help="for each fuzzer, instead of minutes")
     parser.add_argument("--seed", type=int, default=1, help="of the random numbers")
     parser.add_argument("--fuzzers", default=",".join(FUZZERS), help="some of them, with commas")
     parser.add_argument("--keep", default="", metavar="FOLDER", help="for a case of each kind of finding")
@@ -31,7 +32,8 @@ def main() -> int:
     names = flags.fuzzers.split(",")
     if unknown := sorted(set(names) - FUZZERS.keys()):
         parser.error(f"--fuzzers is {flags.fuzzers}: {unknown[0]!r} is not one of {', '.join(FUZZERS)}")
-    found = [run(FUZZERS[name](), flags.seed, flags.minutes / len(names), keep=flags.keep) for name in names]
+    minutes = 0 if flags.cases else flags.minutes / len(names)
+    found = [run(FUZZERS[name](), flags.seed, minutes, flags.cases, flags.keep) for name in names]
     return int(any(one.kinds for one in found))
 
 

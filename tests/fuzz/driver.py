@@ -6,9 +6,11 @@ import collections
 import contextlib
 import faulthandler
 import json
+import math
 import os
 import re
 import resource
+import signal
 import sys
 import tempfile
 import time
@@ -130,17 +132,20 @@ def _child(fuzzer: Fuzzer, seed: int, numbers: range, end: float, results: IO[st
     """Examines some cases; writes a line before each, and one for each finding."""
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + _MEMORY, size + _MEMORY))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends a process that cannot run Python any more
     for number in numbers:
         if time.monotonic() > end:
             return
         results.write(json.dumps([number]) + "\n")
         results.flush()
+        signal.alarm(math.ceil(2 * fuzzer.seconds) + 10)
         case = fuzzer.case(seed, number)
         faulthandler.dump_traceback_later(fuzzer.seconds, exit=True, file=results)
         found = examined(fuzzer, case)
         faulthandler.cancel_dump_traceback_later()
         if found is not None:
             results.write(json.dumps([number, *found]) + "\n")
+    signal.alarm(0)
     results.flush()
 
 

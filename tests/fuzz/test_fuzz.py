@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -13,13 +16,13 @@ from recordmill.transforms.sources.tables.manifest_sources import CsvSource
 from tests.conftest import Figure
 from tests.fuzz import own_files
 from tests.fuzz.__main__ import FUZZERS
-from tests.fuzz.conversions import Conversions
 from tests.fuzz.driver import Case, Fuzzer, corpus, examined, run
 from tests.fuzz.image_seeds import seeds
 from tests.fuzz.images import POLICIES, Images, finding, refusal
 from tests.fuzz.own_files import OwnFiles
 from tests.fuzz.parsers import Parsers
 
+ROOT = Path(__file__).parents[2]
 COMPLETE = ("own_files", "conversions")
 FOUND = [(name, *one) for name in FUZZERS for one in corpus(name)]
 
@@ -99,9 +102,11 @@ def test_damage_that_verify_accepts_is_found(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("fuzzer", "cases"), [(Parsers(), 1_000), (Images(), 15_000), (OwnFiles(), 20), (Conversions(), 20)]
+    ("fuzzer", "cases"), [("parsers", 1_000), ("images", 15_000), ("own_files", 20), ("conversions", 20)]
 )
-def test_a_short_run_finds_nothing(fuzzer: Fuzzer, cases: int, figure: Figure) -> None:
-    found = run(fuzzer, 17, cases=cases)
-    assert (found.tried, dict(found.kinds)) == (cases, {})
+def test_a_short_run_finds_nothing(fuzzer: str, cases: int, figure: Figure) -> None:
+    # A process of its own: the fuzzer forks, and this one may have threads of TensorFlow.
+    call = [sys.executable, "-m", "tests.fuzz", "--fuzzers", fuzzer, "--seed", "17", "--cases", str(cases)]
+    done = subprocess.run(call, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stdout) == (0, f"{fuzzer}: {cases:,} inputs tried, 0 findings of 0 kinds\n")
     figure("damaged inputs", cases)
