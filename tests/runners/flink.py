@@ -7,6 +7,7 @@ with Cluster(jar, folder) as cluster:
 import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -206,9 +207,12 @@ def kill_group(process: subprocess.Popen[Any]) -> None:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that nobody has at the moment."""
-    with contextlib.ExitStack() as stack:
-        found = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in found:
-            one.bind(("localhost", 0))
-        return [one.getsockname()[1] for one in found]
+    """Ports that are free, below those that the kernel gives to connections, which might take them."""
+    found: list[int] = []
+    for port in random.SystemRandom().sample(range(20_000, 32_000), 1_000):
+        with contextlib.suppress(OSError), socket.socket() as one:
+            one.bind(("localhost", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise RuntimeError("no free ports from 20000 to 32000")
