@@ -9,7 +9,10 @@ RUN = $(VENV)/bin/python
 UV = $(VENV)/bin/uv
 INSTALL = $(UV) pip install --quiet --system-certs --python $(RUN)
 COMPILE = $(UV) pip compile --system-certs --generate-hashes --no-header --no-annotate --upgrade
-LOCKS = requirements.lock requirements-dev.lock requirements-uv.lock deploy/requirements.lock deploy/vertex/requirements.lock
+# Programs that are compared in environments of their own.
+PEERS = tensorflow img2dataset
+LOCKS = requirements.lock requirements-dev.lock requirements-uv.lock deploy/requirements.lock deploy/vertex/requirements.lock \
+	$(PEERS:%=benchmarks/peers/%.lock)
 PACKAGES = recordmill pipelines transforms benchmarks deploy docs
 DOCKERFILES = deploy/Dockerfile deploy/vertex/Dockerfile
 # Stamps: what conversions need is installed; what development, tests and reading back need is installed too.
@@ -36,7 +39,7 @@ TEMPLATE ?= $(if $(BUCKET),gs://$(BUCKET)/templates/recordmill.json)
 missing = $(strip $(foreach name,$(1),$(if $($(name)),,$(name)=…)))
 need = $(if $(call missing,$(1)),@echo "make $@: give also $(call missing,$(1))" >&2; exit 2)
 
-.PHONY: setup convert test test-all figures fuzz lint audit sbom format docs reference lock digests image template launch clean
+.PHONY: setup convert test test-all figures fuzz benchmark lint audit sbom format docs reference lock digests image template launch clean
 
 setup: $(DEVELOPS)
 
@@ -88,6 +91,16 @@ fuzz: $(DEVELOPS)
 	TF_CPP_MIN_LOG_LEVEL=3 $(RUN) -m tests.fuzz --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1) \
 		$(if $(FUZZERS),--fuzzers $(FUZZERS)) $(ARGS)
 
+# Compares with other programs, and writes docs/performance.md. They are installed below build/peers. With the
+# default sizes it takes hours; ARGS="--images 100 --small 2000 --rows 20000 --repeats 1" a quarter of an hour.
+benchmark: $(DEVELOPS) $(PEERS:%=build/peers/%/installed)
+	$(RUN) -m benchmarks.compare --readers $(ARGS)
+
+build/peers/%/installed: benchmarks/peers/%.lock | $(UV)
+	$(PYTHON) -m venv --clear $(@D)
+	$(UV) pip install --quiet --system-certs --python $(@D)/bin/python --require-hashes --build-constraint requirements-dev.lock --requirement $<
+	@touch $@
+
 lint: $(DEVELOPS)
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
@@ -126,6 +139,8 @@ lock: $(UV)
 		--output-file deploy/requirements.lock setup.py
 	$(COMPILE) --python-version 3.11 --python-platform linux --constraint requirements-dev.lock \
 		--output-file deploy/vertex/requirements.lock deploy/vertex/requirements.txt
+	for peer in $(PEERS); do $(COMPILE) --universal --python-version 3.10 \
+		--output-file benchmarks/peers/$$peer.lock benchmarks/peers/$$peer.txt || exit 1; done
 
 # Adds the digest of each base image to the Dockerfiles, as docker reads it from its registry.
 digests:

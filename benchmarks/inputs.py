@@ -1,18 +1,16 @@
-"""Draws the inputs of benchmarks into a cache folder: JPEGs, digits as IDX files, a manifest."""
+"""Draws inputs into a cache folder: JPEGs of one size, digits as IDX files, a table."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import csv
-import dataclasses
 import gzip
 import io
 import struct
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -38,75 +36,25 @@ def benchmark_parser(name: str, doc: str | None, images: int, repeats: int) -> a
     return parser
 
 
-@dataclasses.dataclass(frozen=True)
-class Inputs:
-    """The inputs of one benchmark: folders of images, and manifests of rows."""
-
-    images: int
-    image_bytes: int  # of all images
-    ten_images: Path
-    some_images: Path  # a tenth of all images
-    all_images: Path
-    digits: Path
-    ten_rows: Path
-    all_rows: Path
-
-
-def draw_inputs(work: Path, images: int, digits: int, rows: int) -> Inputs:
-    """Draws the inputs that `work` lacks, and reads every image once, so that all are cached.
-
-    All paths have the same length: a longer path would make a job graph larger.
-    """
-
-    def jpegs(number: int) -> Path:
-        return once(work / f"jpeg-{number:08d}", draw_jpegs, number)
-
-    def manifest(number: int) -> Path:
-        return once(work / f"rows-{number:08d}.csv", draw_manifest, number)
-
-    all_images = jpegs(images)
-    return Inputs(
-        images=images,
-        image_bytes=sum(len(path.read_bytes()) for path in all_images.rglob("*.jpg")),
-        ten_images=jpegs(TEN),
-        some_images=jpegs(images // 10),
-        all_images=all_images,
-        digits=once(work / f"digits-{digits:08d}", draw_digits, digits),
-        ten_rows=manifest(TEN),
-        all_rows=manifest(rows),
-    )
-
-
 def draw_jpegs(folder: Path, number: int) -> None:
-    """Draws JPEGs of about 70 KB, quality 95 at 4:2:0, into <shape>/."""
-    drawings = _drawings(number, "JPEG", quality=95, subsampling="4:2:0")
-    for index, path in enumerate(_paths(folder, number, "jpg")):
-        path.write_bytes(with_comment(drawings[index % len(drawings)], b"%08d" % index))
+    """Draws JPEGs of about 70 KB, 480x360, quality 95 at 4:2:0, into <shape>/."""
+    drawings = []
+    for index in range(min(number, _DRAWINGS)):
+        stored = io.BytesIO()
+        drawing = draw(
+            SHAPES[index % len(SHAPES)], seed=index, width=480, height=360, noise=5 + index % 5 / 2
+        )
+        drawing.save(stored, "JPEG", quality=95, subsampling="4:2:0")
+        drawings.append(stored.getvalue())
+    for index, path in enumerate(shape_paths(folder, number)):
+        path.with_suffix(".jpg").write_bytes(with_comment(drawings[index % len(drawings)], b"%08d" % index))
 
 
-def draw_pngs(folder: Path, number: int) -> None:
-    """Draws PNGs of the same pictures into <shape>/."""
-    drawings = _drawings(number, "PNG")
-    for index, path in enumerate(_paths(folder, number, "png")):
-        path.write_bytes(drawings[index % len(drawings)])
-
-
-def _paths(folder: Path, number: int, suffix: str) -> list[Path]:
-    """Paths of images in new folders, one folder a shape."""
+def shape_paths(folder: Path, number: int) -> list[Path]:
+    """Paths of files without suffix in new folders, one folder a shape."""
     for shape in SHAPES:
         (folder / shape).mkdir(parents=True)
-    return [folder / SHAPES[index % len(SHAPES)] / f"{index:08d}.{suffix}" for index in range(number)]
-
-
-def _drawings(number: int, image_format: str, **options: Any) -> list[bytes]:
-    """Up to `number` encoded drawings of 480x360."""
-    found = []
-    for index in range(min(number, _DRAWINGS)):
-        shape, stored = SHAPES[index % len(SHAPES)], io.BytesIO()
-        image = draw(shape, seed=index, width=480, height=360, noise=5 + index % 5 / 2)
-        image.save(stored, image_format, **options)
-        found.append(stored.getvalue())
-    return found
+    return [folder / SHAPES[index % len(SHAPES)] / f"{index:08d}" for index in range(number)]
 
 
 def with_comment(jpeg: bytes, comment: bytes) -> bytes:

@@ -4,9 +4,9 @@ python -m benchmarks.rerun
 python -m benchmarks.rerun --images 500 --shards 8 --repeats 1
 
 Draws its images once, into --work. Converts them with --dataset_version, changes some of them, and converts
-them again: as the next version, which reuses unchanged records, and into another folder. Both alternate. Each
-is a complete command, from the start of its process to its end. Times are medians; memory is measured in
-another run. The shards of both must be the same, byte for byte.
+them again: as the next version, which reuses unchanged records, and into another folder. Both take turns.
+Each is a complete command, from the start of its process to its end. Times are medians. The shards of both
+must be the same, byte for byte.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.contenders import Q90_FLAGS, convert
 from benchmarks.inputs import TEN, benchmark_parser, draw_jpegs, once, own_folder, with_comment
-from benchmarks.measure import Memory, megabytes, peak_memory, wall_seconds
+from benchmarks.measure import megabytes, run_python
 from benchmarks.report import machine, markdown_table
+from benchmarks.works import convert
 from recordmill.transforms.storage.file_system import file_system
 
 FIRST, NEXT = "1.0.0", "1.0.1"
@@ -90,7 +90,7 @@ class Case(NamedTuple):
 
 CASES = (
     Case("kept", (), HUNDREDTHS),
-    Case("to JPEG, quality 90", Q90_FLAGS, HUNDREDTHS),
+    Case("to JPEG, quality 90", ("--image_format", "jpeg", "--jpeg_quality", "90"), HUNDREDTHS),
     Case("kept", (), TEN_NEW),
     Case("kept", (), NOTHING),
 )
@@ -104,15 +104,17 @@ def _children_seconds() -> float:
 
 @dataclasses.dataclass
 class Runs:
-    """Seconds of each round of one contender, CPU seconds of all its processes, and memory of another run."""
+    """Seconds of each round, CPU seconds of all processes, and their largest memory in bytes."""
 
     wall: list[float] = dataclasses.field(default_factory=list)
     cpu: list[float] = dataclasses.field(default_factory=list)
-    memory: Memory = Memory()
+    rss: int = 0
 
     def time(self, arguments: Sequence[str]) -> None:
         before = _children_seconds()
-        self.wall.append(wall_seconds(arguments))
+        measured = run_python(arguments)
+        self.wall.append(measured.seconds)
+        self.rss = max(self.rss, measured.rss)
         self.cpu.append(_children_seconds() - before)
 
 
@@ -147,7 +149,6 @@ def main(argv: Sequence[str] | None = None) -> None:
                 bench.time_round(case, found)
                 times = f"{found.rerun.wall[-1]:.2f} s, {found.scratch.wall[-1]:.2f} s"
                 print(f"{case.name}, {case.change.name}: {times}", file=sys.stderr)
-            bench.measure_memory(case, found)
             rows.append(table_row(case, found))
     inputs = f"{args.images:,} JPEGs of 480x360 in {args.shards} shards; rounds: {args.repeats}"
     print(f"{facts}. {inputs}.\n\n{markdown_table(HEADER, rows)}")
@@ -170,7 +171,7 @@ class Bench:
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(parents=True)
         link_tree(self._drawn, self._photos)
-        wall_seconds(self._versioned(case, self._first))
+        run_python(self._versioned(case, self._first))
         case.change.apply(self._photos)
         return Found(Runs(), Runs(), images=sum(1 for _ in self._photos.rglob("*.jpg")))
 
@@ -181,11 +182,6 @@ class Bench:
         found.scratch.time(self._from_scratch(case))
         self._check(case, found)
 
-    def measure_memory(self, case: Case, found: Found) -> None:
-        self._renew()
-        found.rerun.memory = peak_memory(self._versioned(case, self._home))
-        found.scratch.memory = peak_memory(self._from_scratch(case))
-
     def _renew(self) -> None:
         """Restores the state before the second conversion."""
         shutil.rmtree(self._home.parent, ignore_errors=True)
@@ -194,11 +190,11 @@ class Bench:
 
     def _versioned(self, case: Case, home: Path) -> list[str]:
         flags = ("--dataset_version=auto", self._shards, "--quiet", *case.flags)
-        return convert(*flags)(self._photos, home)
+        return convert(self._photos, home, *flags)
 
     def _from_scratch(self, case: Case) -> list[str]:
         flags = ("--writer=shards", self._shards, "--quiet", *case.flags)
-        return convert(*flags)(self._photos, self._scratch)
+        return convert(self._photos, self._scratch, *flags)
 
     def _check(self, case: Case, found: Found) -> None:
         """Compares the shards of both, and reads the provenance of the next version."""
@@ -233,8 +229,8 @@ def table_row(case: Case, found: Found) -> tuple[str, ...]:
     return (
         f"{found.images:,} {case.name}: {case.change.name}",
         *figures,
-        megabytes(rerun.memory.rss),
-        megabytes(scratch.memory.rss),
+        megabytes(rerun.rss),
+        megabytes(scratch.rss),
         *_work_done(found.provenance),
     )
 

@@ -4,7 +4,7 @@ python -m benchmarks.verify
 python -m benchmarks.verify --images 500 --repeats 1
 
 Draws its images once, into --work, and converts them: as they are, and at quality 90. Each time is of a
-complete command, from the start of its process to its end. The contenders alternate; times are medians.
+complete command, from the start of its process to its end. The programs take turns; times are medians.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.contenders import convert
 from benchmarks.inputs import TEN, benchmark_parser, draw_jpegs, once, own_folder
-from benchmarks.measure import wall_seconds
+from benchmarks.measure import run_python
 from benchmarks.report import Goal, goals_table, machine
+from benchmarks.works import convert
 
 LIMIT = 1.5
 _PROCESSES = "2"
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name, flags in _SETTINGS.items():
         with own_folder(work) as folder:
             output = folder / "verified"
-            wall_seconds(convert("--quiet", "--num_shards=8", *flags)(photos, output))
+            run_python(convert(photos, output, "--quiet", "--num_shards=8", *flags))
             goals.append(goal(name, *times(output, args.repeats)))
     facts = f"{machine()}. {args.images:,} JPEGs of 480x360; {_PROCESSES} processes; rounds: {args.repeats}."
     print(f"{facts}\n\n{goals_table(goals)}")
@@ -50,7 +50,7 @@ def times(dataset: Path, repeats: int) -> tuple[float, float]:
     found: tuple[list[float], list[float]] = ([], [])
     for number in range(repeats):
         for seconds, arguments in zip(found, (verify, decode), strict=True):
-            seconds.append(wall_seconds(arguments))
+            seconds.append(run_python(arguments).seconds)
         print(f"round {number + 1}: {found[0][-1]:.2f} s, {found[1][-1]:.2f} s", file=sys.stderr)
     return statistics.median(found[0]), statistics.median(found[1])
 
