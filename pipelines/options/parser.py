@@ -14,7 +14,7 @@ from recordmill.transforms.flag_values import boolean
 from recordmill.transforms.flags import Flag, as_flags, flags_of
 from recordmill.transforms.storage.paths import expanded
 
-PASSES = "Every flag of Apache Beam passes through."
+PASSES = "All flags of Apache Beam are also accepted."
 
 _T = TypeVar("_T")
 

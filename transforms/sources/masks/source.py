@@ -196,7 +196,7 @@ class _Masks:
             detail = f"{mask} may belong to each; --exclude all but one"
             raise BadInput("annotations", "several images of one name", detail)
         if len(masks) > 1:
-            detail = f"{mask} and {masks[1]} are both called like it"
+            detail = f"{mask} and {masks[1]} both have the name of this image"
             raise BadInput("annotations", "several annotations of one name", detail)
         if extension_of(mask) not in LOSSLESS:
             detail = f"{mask}: JPEG and its like change the ids; masks are PNG, GIF, BMP or TIFF"
