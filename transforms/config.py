@@ -288,9 +288,7 @@ class DatasetConfig:
         """Raises ValueError for flags that exclude versions, or need them."""
         if self.dataset_version is None:
             if self.keep_versions is not None:
-                raise ValueError(
-                    f"--keep_versions is {self.keep_versions}, which needs --dataset_version"
-                )
+                raise ValueError(f"--keep_versions is {self.keep_versions}, which needs --dataset_version")
             return
         if self.overwrite:
             raise ValueError(
