@@ -140,7 +140,12 @@ def _row(one: Flag) -> str:
     if one.is_switch:
         values = "`true`, `false`"
     values += ", repeatable" if one.is_repeatable else ", required" if one.required else ""
-    return f"| `{one.shown}` | {values} | {one.default_shown} | {one.help} |"
+    return f"| `{one.shown}` | {values} | {one.default_shown} | {_meaning(one)} |"
+
+
+def _meaning(one: Flag) -> str:
+    """The help of a flag for a cell of a table. Patterns are code: Markdown reads `{stem}_` otherwise."""
+    return re.sub(r"[^\s,]*\{[^\s,]*", r"`\g<0>`", one.help.replace("|", r"\|"))
 
 
 def source_table() -> str:
@@ -213,12 +218,12 @@ def limits() -> str:
             ("both times, with `--optimize` or `--target_ssim`", "five times as long", "as above"),
             ("text of a PNG, per keyword", f"{png._LONGEST_TEXT >> 20} MiB", "ignored"),
             (
-                "time since the last sign of life of a job, on a disk",
+                "time since a job last renewed its lock, on a disk",
                 f"{lock._LockFile.dead_seconds:g} s",
                 "the job counts as dead",
             ),
             (
-                "time since the last sign of life of a job, in a bucket",
+                "time since a job last renewed its lock, in a bucket",
                 f"{lock._LockObject.dead_seconds:g} s",
                 "the job counts as dead",
             ),
@@ -287,7 +292,7 @@ def parameter_table(name: str) -> str:
             default = f"`{type(one.default).__name__}()`"
         kind = one.type + (" | None" if one.default is None and one.field not in required else "")
         kind = kind.replace("|", r"\|")
-        rows.append((f"`{one.field}`", f"`{kind}`", default, flag, one.help.replace("|", r"\|")))
+        rows.append((f"`{one.field}`", f"`{kind}`", default, flag, _meaning(one)))
     return _table("parameter|type|default|flag|meaning", rows)
 
 

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 # Module and purpose of each command.
 _COMMANDS = {
-    "convert": ("convert", "images to a published dataset"),
-    "inspect": ("inspection", "the contents of any TFRecords"),
-    "verify": ("verify", "reads a dataset back completely, and compares it with its source"),
-    "report": ("report", "report.html, a page about a dataset"),
-    "schema": ("schema_code", "the code that parses a dataset, in plain TensorFlow"),
-    "sweep": ("sweep", "costs and savings of each image setting"),
-    "formats": ("formats", "the formats that are read and written"),
+    "convert": ("convert", "convert images to a TFRecord dataset"),
+    "inspect": ("inspection", "show the contents of any TFRecord files"),
+    "verify": ("verify", "read a dataset back completely, and compare it with its source"),
+    "report": ("report", "write report.html, a page about a dataset"),
+    "schema": ("schema_code", "print the code that parses a dataset, in plain TensorFlow"),
+    "sweep": ("sweep", "measure the size, speed and quality of each image setting"),
+    "formats": ("formats", "list the sources, the schemas and the image formats"),
 }
 
 
@@ -71,7 +71,7 @@ def _parser() -> Parser:
         prog="recordmill",
         usage="recordmill COMMAND [FLAGS]",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Image datasets to sharded TFRecords.",
+        description="Converts image datasets to sharded TFRecords.",
         epilog=f"commands:\n{commands}\n\n`recordmill COMMAND --help` lists the flags of a command.",
     )
     parser.add_argument("command", nargs="?", choices=list(_COMMANDS), help=argparse.SUPPRESS)

@@ -61,7 +61,7 @@ def _source(source: Source) -> str:
     described = source.description
     facts = {name: getattr(described, name) for name in _COLUMNS[1:]}
     if described.annotations:
-        facts["takes"] = f"{', '.join(described.annotations)}, by --include_annotations"
+        facts["also"] = f"{', '.join(described.annotations)}, with --include_annotations"
     lines = [source.name, *(_wrapped(f"  {name:<5}  ", fact) for name, fact in facts.items()), ""]
     return "\n".join(lines) + "\n" + textwrap.indent(described.example, "    ")
 

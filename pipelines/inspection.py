@@ -90,7 +90,7 @@ def _check(parser: Parser, args: argparse.Namespace) -> None:
     if args.record is not None:
         for name in ("sample", "records", "images", *(["all"] if args.all else [])):
             if name in args.given:
-                parser.error(f"--record shows one record; leave --{name}")
+                parser.error(f"--record shows one record; remove --{name}")
         if not args.record.rpartition(":")[2].isdecimal():
             parser.error(f"--record is {args.record!r}; it may be a number from 0, or FILE:NUMBER")
     if args.images is not None:

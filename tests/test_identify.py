@@ -88,6 +88,7 @@ def test_the_first_by_key_that_is_not_in_train_is_kept(order: int) -> None:
     detail = "the same bytes as 'b', which is kept"
     assert dropped(*members[::order]) == (["b"], dict.fromkeys("acd", detail))
     assert dropped(*[members[0], members[3]][::order])[0] == ["a"]
+    assert dropped(*[record("a", "training"), members[1]][::order])[0] == ["b"]
     assert dropped(members[3]) == (["d"], {})
     assert dropped(record("x", "val"), record("x", "val"))[0] == ["x", "x"]  # the survey refuses the key
 

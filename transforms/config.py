@@ -82,7 +82,7 @@ class DatasetConfig:
         "number that is added to every label id",
         "input and output",
         metavar="N",
-        default_text="the schema's first id",
+        default_text="ids start at the schema's first id",
     )
     mask_values: Mapping[str, str] = flag(
         {},
@@ -279,7 +279,7 @@ class DatasetConfig:
             name = "--ignore_label" if self.ignore_label else "--mask_values"
             raise ValueError(
                 f"{name} changes masks, and --schema={self.schema} stores none of classes; give "
-                f"--schema=segmentation or panoptic, or leave {name} out"
+                f"--schema=segmentation or panoptic, or remove {name}"
             )
         object.__setattr__(self, "mask_values", values)
         object.__setattr__(self, "ignore_label", ())
@@ -288,9 +288,7 @@ class DatasetConfig:
         """Raises ValueError for flags that exclude versions, or need them."""
         if self.dataset_version is None:
             if self.keep_versions is not None:
-                raise ValueError(
-                    f"--keep_versions is {self.keep_versions}, and only --dataset_version makes versions"
-                )
+                raise ValueError(f"--keep_versions is {self.keep_versions}, which needs --dataset_version")
             return
         if self.overwrite:
             raise ValueError(
@@ -300,7 +298,7 @@ class DatasetConfig:
         if self.writer != "shards":
             raise ValueError(
                 f"--writer is {self.writer!r}, and --dataset_version={self.dataset_version} reuses "
-                "shards, which must be the same each time; leave --writer out, or give --writer=shards"
+                "shards, which must be the same each time; remove --writer, or give --writer=shards"
             )
 
     def _check_writer(self) -> None:

@@ -26,7 +26,7 @@ def size(text: str) -> int:
     """Bytes: `128MiB`, `100MB` or a plain number."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is no size; write 128MiB, 100MB or a number of bytes")
+        raise ValueError(f"{text!r} is not a size; write 128MiB, 100MB or a number of bytes")
     number, prefix, binary = match.groups()
     power = " kmgt".index(prefix.lower() or " ")
     return int(float(number) * (1024 if binary else 1000) ** power)
@@ -36,7 +36,7 @@ def height_and_width(text: str) -> tuple[int, int]:
     """`224x320`: height, then width."""
     match = _SIDES.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is no size; write HEIGHTxWIDTH in pixels, as 224x320")
+        raise ValueError(f"{text!r} is not a size; write HEIGHTxWIDTH in pixels, such as 224x320")
     return int(match[1]), int(match[2])
 
 

@@ -23,7 +23,6 @@ from recordmill.transforms.shards.identity import HashWork, Identity, ImageHashe
 from recordmill.transforms.shards.record_spool import RecordSpool
 from recordmill.transforms.shards.references import (
     BATCH_BYTES,
-    DEFAULT_SPLIT,
     batch_of,
     items,
     pack_record,
@@ -43,6 +42,7 @@ _OTHERS, _HASHES, _WORK, _MEMBERS = "others", "hashes", "work", "members"
 _RECORDS_A_BATCH = 256
 # Before each record of a batch: its `Identity`.
 _IDENTITY = struct.Struct("<QQ")
+_TRAINING_SPLITS = frozenset({"train", "training"})
 
 
 class Identified(NamedTuple):
@@ -288,6 +288,6 @@ class UnpackFn(beam.DoFn):
 
 
 def _order(item: bytes) -> tuple[bool, str, bytes]:
-    """Copies in `train` come last, since they are the ones to drop; then the order of keys."""
+    """Copies to train on come last, since they are the ones to drop; then the order of keys."""
     record = unpack_record(item[_IDENTITY.size :])
-    return record.split == DEFAULT_SPLIT, record.key, item
+    return record.split in _TRAINING_SPLITS, record.key, item

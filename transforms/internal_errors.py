@@ -43,7 +43,9 @@ def logged(error: Exception, headline: str) -> str:
     """Logs the traceback of an exception below `headline`; returns its message."""
     text = printable("".join(traceback.format_exception(error)), _LONGEST_TRACEBACK)
     log_once(f"{type(error).__name__} in {_origin(error)}", f"{headline}\n{text}")
-    return printable(text.rstrip().rpartition("\n")[2].partition(": ")[2])
+    # Only that of the exception itself: `text` may end with a line of a message that has several.
+    _, _, message = "".join(traceback.format_exception_only(error)).partition(": ")
+    return printable(" ".join(message.split()))
 
 
 def log_once(origin: str, text: str) -> None:

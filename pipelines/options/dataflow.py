@@ -118,7 +118,7 @@ def check_paths(paths: Mapping[str, Sequence[str]]) -> None:
             if "://" not in path or path.startswith("file://"):
                 raise ValueError(
                     f"{flag} is {path!r}, on this machine, which the workers of --runner={DATAFLOW_RUNNER} "
-                    "do not see; give a path in a bucket, gs://BUCKET/…"
+                    "cannot read; give a path in a bucket, gs://BUCKET/…"
                 )
 
 

@@ -14,7 +14,7 @@ from recordmill.transforms.flag_values import boolean
 from recordmill.transforms.flags import Flag, as_flags, flags_of
 from recordmill.transforms.storage.paths import expanded
 
-PASSES = "Every flag of Apache Beam passes through."
+PASSES = "All flags of Apache Beam are also accepted."
 
 _T = TypeVar("_T")
 
@@ -106,6 +106,8 @@ def _metavar(one: Flag) -> str:
 def help_text(one: Flag) -> str:
     """The help of a flag, with its default."""
     text = f"{one.help} (repeatable)" if one.is_repeatable else one.help
+    if one.required and not one.positional:  # the usage line shows every flag in brackets
+        text += " (required)"
     return f"{text} (default: {one.default_shown})" if one.default_shown else text
 
 

@@ -69,7 +69,7 @@ def check_given(parser: Parser, args: argparse.Namespace) -> None:
     for one in parser.flags:
         value = getattr(args, one.name)
         if one.name != "output" and (value == "" or (isinstance(value, tuple) and "" in value)):
-            raise ValueError(f"{one.shown} is empty; give a value, or leave the flag out")
+            raise ValueError(f"{one.shown} is empty; give a value, or remove the flag")
 
 
 _LONGEST_LABEL_FILE = 64 << 20

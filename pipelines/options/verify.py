@@ -162,7 +162,7 @@ def _source(args: argparse.Namespace, path: str) -> tuple[SourceConfig, DatasetC
     if (function := found.manifest["config"].get("map_image")) is not None:
         raise ValueError(
             f"--input is given, and the dataset was made with --map_image={function}: its records hold "
-            "results of the function, which cannot be compared with the source; leave --input out"
+            "results of the function, which cannot be compared with the source; remove --input"
         )
     converted = source_of_manifest(found.manifest)
     source = dataclasses.replace(

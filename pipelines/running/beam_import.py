@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import importlib.abc
 import logging
 import sys
@@ -40,6 +42,7 @@ def run_one_job() -> None:
     """This process belongs to the command: it runs one job, and nothing else in it uses Beam."""
     global _has_one_job
     _has_one_job = True
+    atexit.register(gc.freeze)  # otherwise Python collects the garbage of all modules before it ends
 
 
 def import_beam(needs_cloud: bool) -> None:

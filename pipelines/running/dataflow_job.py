@@ -108,7 +108,7 @@ def submit(pipeline: beam.Pipeline) -> SubmittedJob | None:
     except GoogleAPICallError as error:
         raise JobError(f"Dataflow refuses the job: {error.code} {last_line(error.message)}") from error
     except GoogleAuthError as error:
-        raise JobError(f"Google Cloud wants credentials: {' '.join(str(error).split())}") from error
+        raise JobError(f"Google Cloud needs credentials: {' '.join(str(error).split())}") from error
     if not getattr(result, "has_job", False):
         return None
     options = pipeline.options.view_as(GoogleCloudOptions)

@@ -299,6 +299,9 @@ def test_a_client_can_be_killed_at_any_mutation(bucket_server: BucketServer, mom
         process.kill()
     assert len(bucket_server.names("gs://photos/")) == left
     assert bucket_server.mutations == 5
+    deadline = time.monotonic() + 60  # the server notes the request after it has dropped the connection
+    while len(asked(bucket_server)) < 5 and time.monotonic() < deadline:
+        time.sleep(0.01)
     assert [request.status for request in asked(bucket_server)] == [200] * 4 + [0]
 
 

@@ -23,7 +23,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         (["--input=nowhere"], "--input is 'nowhere': there is no such file or folder"),
         (["--input=s3://bucket/photos"], "--input is 's3://bucket/photos'"),
-        (["--label_column="], "--label_column is empty; give a value, or leave the flag out"),
+        (["--label_column="], "--label_column is empty; give a value, or remove the flag"),
         (["--async"], "--async needs --runner=DataflowRunner; --runner is 'DirectRunner'"),
         (
             ["--runner=DataflowRunner"],
@@ -70,7 +70,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--num_shards=0"], "--num_shards is 0; it may be 1 to 99999"),
         (["--num_shards=train=x"], "'x' is not a number"),
         (["--num_shards=2", "--shard_size=1MB"], "--num_shards and --shard_size both decide"),
-        (["--shard_size=big"], "'big' is no size; write 128MiB, 100MB or a number of bytes"),
+        (["--shard_size=big"], "'big' is not a size; write 128MiB, 100MB or a number of bytes"),
         (["--reader_hosts=0"], "--reader_hosts is 0; it may be 1 or more"),
         (["--max_failure_ratio=2"], "--max_failure_ratio is 2; it may be 0 to 1"),
         (["--max_failure_ratio=nan"], "--max_failure_ratio is nan; it may be 0 to 1"),

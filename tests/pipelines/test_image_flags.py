@@ -163,7 +163,7 @@ def test_the_price_of_progressive_jpegs_is_told(
         (["--short_side=9", "--size=9x9"], "--short_side and --size both decide the size"),
         (["--metadata=keep"], "--metadata is 'keep'; it may be auto or strip"),
         (["--max_side=0"], "--max_side is 0; it may be 1 or more"),
-        (["--size=9"], "argument --size: '9' is no size; write HEIGHTxWIDTH in pixels, as 224x320"),
+        (["--size=9"], "argument --size: '9' is not a size; write HEIGHTxWIDTH in pixels, such as 224x320"),
         (["--size=0x9"], "--size has 0 pixels"),
         (["--image_format=webp", "--size=9x20000"], "with --image_format=webp a side may have 1 to 16,383"),
         (["--size=100000x100000"], "--size is 100000x100000; it may have 178,956,970 pixels"),

@@ -339,7 +339,7 @@ def test_wrong_arguments(rows: Path, message: str) -> None:
 def test_nothing_to_read(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is not there; give a folder of a dataset"):
         load_dataset(str(tmp_path / "nowhere"))
-    with pytest.raises(ValueError, match="no file that is called like TFRecords"):
+    with pytest.raises(ValueError, match="no file named like a TFRecord file"):
         load_dataset(str(tmp_path))
     (tmp_path / "a.tfrecord").write_bytes(b"nothing of the kind")
     with pytest.raises(ValueError, match="a.tfrecord' cannot be read: record 0 at byte 0"):

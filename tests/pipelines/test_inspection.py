@@ -314,7 +314,7 @@ def test_a_list_of_images_and_a_key_without_a_letter(
         (("s3://bucket/x",), "PATH is 's3://bucket/x': local paths and gs:// URIs are read"),
         (("{out}", "--record=x"), "--record is 'x'; it may be a number from 0, or FILE:NUMBER"),
         (("{out}", "--record=no.tfrecord:1"), "--record names the file 'no.tfrecord'; the files are train-"),
-        (("{out}", "--record=1", "--images=x.png"), "--record shows one record; leave --images"),
+        (("{out}", "--record=1", "--images=x.png"), "--record shows one record; remove --images"),
         (("{out}", "--sample=0"), "--sample is 0; it may be 1 or more"),
         (("{out}", "--sample=3", "--all"), "--sample is 3, and --all reads every record"),
         (("{out}", "--images=sheet.jpg"), "--images is 'sheet.jpg'; it is written as PNG"),

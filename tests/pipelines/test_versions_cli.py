@@ -78,7 +78,7 @@ def error(capfd: pytest.CaptureFixture[str]) -> str:
             "--dataset_version is '1.0.3', and '{home}' has 1.0.7 already; readers take the highest: give "
             "auto, 1.0.8, or a higher one",
         ),
-        (["--dataset_version="], "--dataset_version is empty; give a value, or leave the flag out"),
+        (["--dataset_version="], "--dataset_version is empty; give a value, or remove the flag"),
         (
             [AUTO, "--overwrite"],
             "--overwrite replaces a dataset, and --dataset_version=auto publishes next to those that "
@@ -87,11 +87,11 @@ def error(capfd: pytest.CaptureFixture[str]) -> str:
         (
             [AUTO, "--writer=beam"],
             "--writer is 'beam', and --dataset_version=auto reuses shards, which must be the same each "
-            "time; leave --writer out, or give --writer=shards",
+            "time; remove --writer, or give --writer=shards",
         ),
         ([AUTO, "--keep_versions=0"], "--keep_versions is 0; it may be 1 or more"),
         ([AUTO, "--keep_versions=all"], "--keep_versions is 'all'; it may be 1 or more"),
-        (["--keep_versions=3"], "--keep_versions is 3, and only --dataset_version makes versions"),
+        (["--keep_versions=3"], "--keep_versions is 3, which needs --dataset_version"),
         (
             [],
             "--output is '{home}', which holds versions of a dataset; --dataset_version=auto publishes the "
@@ -123,7 +123,7 @@ def test_a_folder_with_a_dataset_without_versions(
     capfd.readouterr()
     assert convert("--input", photos, "--output", output, AUTO) == 2
     assert error(capfd) == (
-        f"--output is {str(output)!r}, which holds a dataset without versions; leave --dataset_version, or "
+        f"--output is {str(output)!r}, which holds a dataset without versions; remove --dataset_version, or "
         "give another folder"
     )
     assert tree(output) == before

@@ -63,7 +63,7 @@ def test_refused(config: DatasetConfig, message: str) -> None:
 
 def test_a_split_that_num_shards_leaves_out() -> None:
     with pytest.raises(
-        JobError, match="DatasetConfig.num_shards=train=2 says nothing of split 'val'; add val=N"
+        JobError, match="DatasetConfig.num_shards=train=2 has no number for split 'val'; add val=N"
     ):
         plan(DatasetConfig(num_shards={"train": 2}), splits=("train", "val"))
 

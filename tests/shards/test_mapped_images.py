@@ -191,7 +191,7 @@ NAMES = {
         (lambda s: s.with_pixels([[1]]), "pixels of type list; they may be an array of uint8 or uint16"),
         (lambda s: s.with_pixels(s.pixels.astype(">u2")), "pixels of >u2; they may be an array of uint8 or"),
         (lambda s: dataclasses.replace(s, masks=None), "'NoneType' object has no attribute 'items'"),
-        (lambda s: s.with_annotations(objects=({"label": "cat"},)), "'dict' object has no attribute 'mask'"),
+        (lambda s: s.with_annotations(objects=({},)), "an object of type dict; it may be an AnnotatedObject"),
         (lambda s: s.annotations.features.update(blur=1) or s, "feature 'blur', which no record of the"),
         (lambda s: s.with_pixels(s.pixels[:9]), "annotations of size (20, 30) for pixels of size (9, 30)"),
         (lambda s: dataclasses.replace(s, suffix=1), "a suffix of type int; it may be a text"),
@@ -254,6 +254,14 @@ def test_an_exception_costs_its_image(
     }
     (logged,) = caplog.records
     assert logged.message.startswith(f"--map_image is {label}, which raised an exception\nTraceback")
+
+
+def test_the_detail_has_all_lines_of_an_exception(tmp_path: Path) -> None:
+    def raising(sample: Sample) -> Sample:
+        raise RuntimeError("no model\nfor this image")
+
+    (failure,) = Ran([record_of(tmp_path, encoded(PIXELS, "PNG"))], raising).failures
+    assert failure.detail.endswith("raising: RuntimeError: no model for this image")
 
 
 def test_the_function_may_name_its_own_reason(tmp_path: Path) -> None:

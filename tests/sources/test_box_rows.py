@@ -214,8 +214,8 @@ def test_shares_of_the_image_are_known_by_the_first_rows(
     record = only(read_csv(images, f"{header}\n{rows}"))
     assert record.annotations.relative is relative
     why = sniff(SOURCES["csv"], SourceConfig("auto", f"{images}/m.csv"))
-    assert why is not None and "a row a box: xmin, ymin, xmax, ymax" in why
-    assert ("shares of the image" in why) is relative
+    assert why is not None and "each row is a box: xmin, ymin, xmax, ymax" in why
+    assert ("normalised to [0, 1]" in why) is relative
 
 
 def test_pixels_among_shares_fail(images: Path) -> None:

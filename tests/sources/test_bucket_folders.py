@@ -247,7 +247,7 @@ def test_bad_inputs(bucket: str, bucket_server: BucketServer, name: str, message
 def test_image_roots_are_looked_at_too(bucket: str, bucket_server: BucketServer) -> None:
     bucket_server.put(f"{bucket}/in/1.jpg", b"x")
     for root, message in (
-        (bucket, "and --source folder uses it only for links"),
+        (bucket, "which --source folder uses only for links, .*; remove it, or give another --source"),
         (f"{bucket}/none", "there is no such folder"),
         (f"{bucket}/in/1.jpg", "there is no such folder"),
         ("ftp://h/x", "local paths and gs:// URIs are read"),

@@ -483,7 +483,7 @@ def test_captions_alone_have_to_be_asked_for(tmp_path: Path) -> None:
     write(
         tmp_path / "captions.json", [image(1, "1.jpg")], [{"id": 1, "image_id": 1, "caption": "A cat."}], []
     )
-    with pytest.raises(ValueError, match="captions alone; give --include_annotations=captions"):
+    with pytest.raises(ValueError, match="only captions; give --include_annotations=captions"):
         read(tmp_path)
     assert only(tmp_path, include_annotations=("captions",)).captions == ("A cat.",)
 

@@ -328,5 +328,5 @@ def test_flags_it_does_not_use(tmp_path: Path, flag: str) -> None:
 
 def test_labels_alone_are_refused(tmp_path: Path) -> None:
     put(tmp_path / "t10k-labels-idx1-ubyte", idx(labels(3)))
-    with pytest.raises(ValueError, match="no file is called like IDX images"):
+    with pytest.raises(ValueError, match="no file is named like IDX images"):
         SOURCE.check(SourceConfig("idx", str(tmp_path)))

@@ -138,6 +138,15 @@ def test_pairs_by_pattern(tmp_path: Path, pattern: str, image: str, mask: str) -
     assert sniffed(str(tmp_path), mask_pattern=pattern)
 
 
+@pytest.mark.parametrize("folder", ["701_StillsRaw/test/seq", "images/test", "test"])
+def test_with_a_pattern_splits_are_folders_in_a_folder_of_any_name(tmp_path: Path, folder: str) -> None:
+    tree(tmp_path, f"{folder}/1.png", "gt/1.png")
+    items = listed(str(tmp_path), mask_pattern="gt/{stem}.png")
+    assert pairs(items, tmp_path) == {f"{folder}/1.png": ("gt/1.png", "test")}
+    config = SourceConfig("masks", str(tmp_path), mask_pattern="gt/{stem}.png")
+    assert SOURCE.splits(config) == {"test"}
+
+
 @pytest.mark.parametrize(
     ("pattern", "mask"), [("masks/{parent}.png", "masks/x.png"), ("{folder}/label.png", "photos/x/label.png")]
 )

@@ -317,7 +317,7 @@ def test_wrong_calls(tmp_path: Path, options: dict[str, Any], message: str) -> N
 def test_what_is_no_tfrecord(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("x")
-    with pytest.raises(ValueError, match="no file is called like TFRecords"):
+    with pytest.raises(ValueError, match="no file is named like a TFRecord file"):
         read(tmp_path / "in", tmp_path)
     (tmp_path / "in" / "a-00000-of-00001").write_text("x" * 99)
     with pytest.raises(ValueError, match="none of its first files begins with a record"):

@@ -364,7 +364,7 @@ def test_many_lists_of_paths(tmp_path: Path) -> None:
         (
             f"path: ../pets\ntrain: images/train\nval: images/dev\n{NAMES}",
             r"data\.yaml has val: 'images/dev', and neither '\.\./pets/images/dev' nor the end of that path "
-            r"is below '/.*'; correct or remove val in data\.yaml, or give --image_root the folder",
+            r"is below '/.*'; correct or remove val in data\.yaml, or give --image_root with the folder",
         ),
         (f"train: /content/train/images\nval: images/val\n{NAMES}", "has train: '/content/train/images'"),
         (f"train: train/images\nval: images/val\n{NAMES}", "has train: 'train/images'"),

@@ -235,7 +235,7 @@ def test_processes_that_die_through_no_image_fail_the_job(tmp_path: Path) -> Non
     records = listed(tmp_path, dict.fromkeys(range(20), b"ONCE"), count=20)
     executor = encoder_pool(settings(records), lambda *_: None, 1, HANG_SECONDS)
     try:
-        with pytest.raises(JobError, match="9 worker processes have died through no image"):
+        with pytest.raises(JobError, match="9 worker processes ended, and no image caused it"):
             executor.submit(EncodeTask([pack_reference(record, 0) for record in records])).result(timeout=60)
     finally:
         executor.close()

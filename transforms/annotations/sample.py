@@ -243,6 +243,8 @@ def check_sample(sample: Sample) -> None:
     if annotations.size not in (None, size):
         raise ValueError(f"annotations of size {annotations.size} for pixels of size {size}")
     for one in annotations.objects:
+        if not isinstance(one, AnnotatedObject):
+            raise ValueError(f"an object of type {type(one).__name__}; it may be an AnnotatedObject")
         if isinstance(one.mask, ImageRef):
             raise ValueError("an object whose mask is a file; it may be polygons or an Rle")
         if isinstance(one.mask, Rle) and (one.mask.height, one.mask.width) != size:

@@ -63,7 +63,7 @@ def dataset_info(
     """
     if not _NAME.fullmatch(name):
         raise ValueError(
-            f"dataset name is {name!r}; TFDS wants letters, digits and _, as {dataset_name(name)!r}"
+            f"dataset name is {name!r}; TFDS accepts letters, digits and _, such as {dataset_name(name)!r}"
         )
     if not _VERSION.fullmatch(version):
         raise ValueError(f"dataset version is {version!r}; it must be three integers, as 1.0.0")

@@ -226,7 +226,7 @@ def _folder(path: str) -> Dataset:
         if any(isinstance(item, Failure) for item in found.failures) and not found.others:
             raise ValueError(f"{path!r} has nothing that may be read: {found.failures[0].detail}")
         raise ValueError(
-            f"{path!r} has no {MANIFEST}, and no file that is called like TFRecords, such as train.tfrecord "
+            f"{path!r} has no {MANIFEST}, and no file named like a TFRecord file, such as train.tfrecord "
             "or train-00000-of-00010"
         )
     others = {key: other.path for key, other in found.others.items()}

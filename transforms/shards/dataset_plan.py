@@ -281,7 +281,7 @@ def _with_mask_values(
     if not schema.needs(features.annotated) & OF_CLASS_IDS:
         raise ValueError(
             f"--mask_values (or --ignore_label) changes masks, and schema {schema.name!r} stores none of "
-            "classes from this input; give --schema=segmentation or panoptic, or leave the flag out"
+            "classes from this input; give --schema=segmentation or panoptic, or remove the flag"
         )
     counted = CountedFeatures(schema, features)
     used = set[str | int]()
@@ -348,7 +348,7 @@ def _num_shards(name: str, size: int, records: int, config: DatasetConfig) -> in
     if config.num_shards is not None:
         if name not in config.num_shards:
             given = ",".join(f"{split}={count}" for split, count in config.num_shards.items())
-            raise JobError(f"--num_shards={given} says nothing of split {name!r}; add {name}=N")
+            raise JobError(f"--num_shards={given} has no number for split {name!r}; add {name}=N")
         return config.num_shards[name]
     if config.writer == "beam":
         return 0

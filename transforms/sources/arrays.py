@@ -283,7 +283,7 @@ class IdxSource(ArraysSource):
         example="mnist/\n  train-images-idx3-ubyte.gz\n  train-labels-idx1-ubyte.gz",
     )
     flags = ("include_annotations",)  # it has no effect here
-    no_images = "no file is called like IDX images, such as train-images-idx3-ubyte.gz"
+    no_images = "no file is named like IDX images, such as train-images-idx3-ubyte.gz"
 
     def splits(self, config: SourceConfig) -> list[str | None]:
         return list(map(_idx_split, _idx_names(config)[0]))
@@ -379,7 +379,7 @@ class NumpySource(ArraysSource):
         key="`train/00042`",
         example="arrays/\n  x_train.npy\n  y_train.npy\n  x_test.npy\n  y_test.npy",
     )
-    no_images = "no array is called like images, such as x_train.npy, images.npy, or x_train in an .npz"
+    no_images = "no array is named like images, such as x_train.npy, images.npy, or x_train in an .npz"
 
     def sets(self, config: SourceConfig) -> tuple[list[ArraySet], list[Failure]]:
         found: list[tuple[str, StoredArray]] = []

@@ -278,8 +278,8 @@ def check_roots_used(config: SourceConfig, source: str) -> None:
             return
     shown = ", ".join(config.image_roots)
     raise ValueError(
-        f"--image_root is {shown!r}, and --source {source} uses it only for links; "
-        "no link in the input leads there"
+        f"--image_root is {shown!r}, which --source {source} uses only for links, "
+        "and no link in the input leads there; remove it, or give another --source"
     )
 
 

@@ -115,15 +115,18 @@ def is_split_list(key: str) -> bool:
 
 
 def images_of_splits(
-    images: Collection[str], sets: Sequence[ImageSet], find: _Find
+    images: Collection[str],
+    sets: Sequence[ImageSet],
+    find: _Find,
+    split_of: Callable[[str], str | None] = folder_split,
 ) -> Iterator[Listed | Failure]:
-    """The images of each set, then those in none; without sets all images, with splits from folders.
+    """The images of each set, then those in none; without sets all images, with the splits of their keys.
 
     `find` returns the key of the image in a line of a list, and the key of its annotation if the line has
     one. It raises BadInput if there is no such image.
     """
     if all(one.key is None for one in sets):
-        yield from (Listed(key, folder_split(key)) for key in images)
+        yield from (Listed(key, split_of(key)) for key in images)
         return
     seen: set[str] = set()
     for one in sets:

@@ -137,7 +137,7 @@ class _Lock(abc.ABC):
                 if not found.is_alive:  # else it may be somebody who only looks
                     raise JobError(refusal)
         raise JobError(
-            refusal or f"--output is {output!r}, where other jobs come and go; give the command again"
+            refusal or f"--output is {output!r}, where other jobs start and end; give the command again"
         )
 
     def close(self, remove: bool = False, within: float | None = None) -> None:

@@ -337,8 +337,8 @@ def _check_names(home: str, names: Iterable[str]) -> None:
     if MANIFEST in names:
         check_is_no_version(home)
         raise ValueError(
-            f"--output is {home!r}, which holds a dataset without versions; leave --dataset_version, or give "
-            "another folder"
+            f"--output is {home!r}, which holds a dataset without versions; remove --dataset_version, or "
+            "give another folder"
         )
     if marked_run_folders(home):
         raise ValueError(

@@ -354,6 +354,6 @@ class _Runner:
         if self._unexplained > _MOST_UNEXPLAINED:
             last = f", the last {died}" if died is not None else ""
             raise JobError(
-                f"{self._unexplained} worker processes have died through no image{last}; memory is short: "
+                f"{self._unexplained} worker processes ended, and no image caused it{last}; memory is short: "
                 "a smaller --direct_num_workers needs less"
             )

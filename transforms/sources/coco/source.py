@@ -84,7 +84,7 @@ class CocoSource(Source):
             )
         if all(file.kind == "captions" for file in files) and "captions" not in config.include_annotations:
             raise ValueError(
-                f"--input is {config.input!r}, which has captions alone; give --include_annotations=captions"
+                f"--input is {config.input!r}, which has only captions; give --include_annotations=captions"
             )
 
     def splits(self, config: SourceConfig) -> set[str | None]:

@@ -75,7 +75,7 @@ def detect(config: SourceConfig) -> Detected:
         if found is None:
             raise _nothing_found(config)
         if row is not None:
-            found = found._replace(why="as --source says")
+            found = found._replace(why="set by --source")
         elif found.kind == "archive":
             with readable("--input", config.input):
                 check_archives_read(Look(dataclasses.replace(config, input=found.input)))

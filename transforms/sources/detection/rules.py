@@ -328,13 +328,13 @@ def masks(look: Look) -> str | None:
         first = [key for key in lossless if not stem_of(key).endswith(OTHER_ENDINGS)][:_TRIED]
         matched = [key for key in first if _has_image(look, key)]
         if first and 2 * len(matched) >= len(first):
-            return f"{folder!r} has masks such as {matched[0]!r}, which are called like images"
+            return f"{folder!r} has masks such as {matched[0]!r}, which have the names of images"
     for folder in ("", *filter(is_split_name, look.folders())):
         images = list(filter(is_image_name, look.names(folder)))
         stems = set(map(stem_of, images))
         masks = [name for name in images if _is_mask_of(name, stems)]
         if masks and 3 * len(masks) >= len(images):
-            return f"{masks[0]!r} is called like the mask of an image next to it, and most images have one"
+            return f"{masks[0]!r} is named like the mask of an image next to it, and most images have one"
     return None
 
 

@@ -82,7 +82,8 @@ class MasksSource(Source):
 
     def splits(self, config: SourceConfig) -> set[str | None]:
         listed = set[str | None](_split_lists(root_of(config)).values())
-        return listed or set(map(folder_split, _Masks(config).masks))
+        found = _Masks(config)
+        return listed or set(map(found.split_of, found.masks))
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("segmentation",)
@@ -98,7 +99,7 @@ class MasksSource(Source):
         selection = Selection(config)
         taken = (masks for image, masks in found.masks.items() if selection.takes(image))
         images_of = collections.Counter(mask for masks in taken for mask in masks)
-        for item in images_of_splits(found.images, found.sets, found.find):
+        for item in images_of_splits(found.images, found.sets, found.find, found.split_of):
             if isinstance(item, Failure):
                 yield item
             else:
@@ -121,6 +122,7 @@ class _Masks:
         others = self._list(config, root)
         self.images: dict[str, TreeFile] = {}  # by key
         self.masks: dict[str, list[str]] = {}  # locations of the masks of an image, by its key
+        self.has_pattern = config.mask_pattern is not None
         self._pair(None if config.mask_pattern is None else MaskPattern(config.mask_pattern))
         described = {*NAME_FILES, *COLOR_FILES, *lists}
         if outside := next((one for one in self.failures if one.key in described), None):
@@ -171,6 +173,11 @@ class _Masks:
             if place in masks:
                 self.masks[key] = masks[place]
 
+    def split_of(self, key: str) -> str | None:
+        """The split in the name of a folder. With a pattern, images may be in a folder of any name."""
+        split = folder_split(key)
+        return folder_split(key.partition("/")[2]) if split is None and self.has_pattern else split
+
     def find(self, line: str, listed: ImageSet) -> tuple[str, str | None]:
         """The key of the image and the location of the mask, if any, in a line of a list. Raises BadInput."""
         if ".." in re.split(r"[/\s]", line):
@@ -196,7 +203,7 @@ class _Masks:
             detail = f"{mask} may belong to each; --exclude all but one"
             raise BadInput("annotations", "several images of one name", detail)
         if len(masks) > 1:
-            detail = f"{mask} and {masks[1]} are both called like it"
+            detail = f"{mask} and {masks[1]} both have the name of this image"
             raise BadInput("annotations", "several annotations of one name", detail)
         if extension_of(mask) not in LOSSLESS:
             detail = f"{mask}: JPEG and its like change the ids; masks are PNG, GIF, BMP or TIFF"

@@ -86,9 +86,11 @@ class Columns(msgspec.Struct, frozen=True):
         found = f"columns: {image}; labels: {label or 'none'}; splits: {self.split or 'none'}"
         if not self.box:
             return found
-        unit = "shares of the image: no size is given and none is above 1" if self.relative else "pixels"
+        unit = (
+            "normalised to [0, 1]: no size is given, and no value is above 1" if self.relative else "pixels"
+        )
         of_list = " of x, y, width, height" if len(self.box) == 1 else ""
-        return f"{found}; a row a box: {', '.join(self.box)}{of_list} ({unit})"
+        return f"{found}; each row is a box: {', '.join(self.box)}{of_list} ({unit})"
 
     def box_of(self, values: Sequence[object]) -> Box | None:
         """The box in the values of `box`; None if they are empty. Raises BadInput."""

@@ -62,7 +62,7 @@ class TfrecordSource(Source):
         found = shard_files.inputs(config)
         if not found.files:
             raise ValueError(
-                f"--input is {config.input!r}: no file is called like TFRecords, such as "
+                f"--input is {config.input!r}: no file is named like a TFRecord file, such as "
                 f"train.tfrecord or train-00000-of-00010{left_out(config)}"
             )
         features, lists = _first_features(found, {})

@@ -222,7 +222,7 @@ class YoloDataset:
             raise ValueError(
                 f"{named} has {one.split}: {text!r}, and neither {path!r} nor the end of that path is below "
                 f"{' and '.join(map(repr, self._roots))}; correct or remove {one.split} in "
-                f"{self._description}, or give --image_root the folder that the path begins in"
+                f"{self._description}, or give --image_root with the folder that contains this path"
             )
 
     def _is_image_list(self, name: str) -> bool:

@@ -162,7 +162,7 @@ def _records(config: SourceConfig, dataset: YoloDataset, images: _Files, labels:
     def record(item: Listed, data: bytes | BadInput) -> ImageRecord:
         label, *others = [file.key for file in labels.get(item.key, ())] or [""]
         if others:
-            detail = f"{label} and {others[0]} are both called like it"
+            detail = f"{label} and {others[0]} both have the name of this image"
             raise BadInput("annotations", "several annotations of one name", detail)
         if len(folders.get(label, ())) > 1:
             raise BadInput("annotations", "several images of one name", f"{label} may be of each")
