@@ -107,6 +107,7 @@ def _img2dataset(work: Work, source: Path, output: Path) -> list[str]:
             lines.writerows((path.as_uri(), path.parent.name) for path in sorted(source.rglob("*.*")))
     resize = ("--resize_mode=keep_ratio", "--image_size=256", "--encode_quality=90")
     return [
+        *("env", "NO_ALBUMENTATIONS_UPDATE=1"),  # it would ask a server for a newer version of itself
         *(str(PEERS / "img2dataset" / "bin" / "img2dataset"), f"--url_list={listed}", "--input_format=csv"),
         *("--url_col=url", "--save_additional_columns=[label]", "--output_format=tfrecord"),
         *(f"--output_folder={output}", "--processes_count=2", "--thread_count=16", "--enable_wandb=False"),

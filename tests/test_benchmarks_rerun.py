@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks.inputs import draw_jpegs
-from benchmarks.measure import Memory
 from benchmarks.rerun import (
     CASES,
     HEADER,
@@ -76,8 +75,8 @@ def test_the_next_version_is_held_against_one_from_scratch(drawn: Path, tmp_path
 
 
 def test_a_row_has_medians_and_ratios() -> None:
-    rerun = Runs([1.0, 3.0, 2.0], [4.0, 4.0, 4.0], Memory(rss=200_000_000))
-    scratch = Runs([8.0, 7.0, 9.0], [16.0, 15.0, 17.0], Memory(rss=300_000_000))
+    rerun = Runs([1.0, 3.0, 2.0], [4.0, 4.0, 4.0], 200_000_000)
+    scratch = Runs([8.0, 7.0, 9.0], [16.0, 15.0, 17.0], 300_000_000)
     work = {"source_reads": 1200, "images": 1300, "masks": 0}
     taken = {"from": "1.0.0", "records": 19_800, "shards": 3, "reason": ""}
     row = table_row(CASES[0], Found(rerun, scratch, 20_000, {"work": work, "taken_over": taken}))

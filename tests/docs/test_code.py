@@ -111,7 +111,7 @@ def test_programs_compile(page: str) -> None:
 
 
 def test_no_flag_is_made_up() -> None:
-    of_benchmarks = {"--images", "--rows", "--digits", "--repeats"}
+    of_benchmarks = {"--images", "--small", "--rows", "--repeats", "--works", "--programs"}
     of_others = {
         "--number_of_execution_retries",  # of Flink's job server
         "--service_port",  # of Beam's pool of workers
