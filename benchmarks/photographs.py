@@ -36,7 +36,9 @@ def draw_photographs(folder: Path, number: int) -> None:
             picture.save(path.with_suffix(".png"), **options)
             continue
         mode = {"grey": "L", "cmyk": "CMYK"}.get(kind, "RGB")
-        options |= {"quality": 75 + index * 7 % 23, "subsampling": "4:2:0" if index % 2 else "4:4:4"}
+        options["quality"] = 75 + index * 7 % 23
+        if mode == "RGB":
+            options["subsampling"] = "4:2:0" if index % 2 else "4:4:4"
         picture.convert(mode).save(path.with_suffix(".jpg"), **options)
 
 

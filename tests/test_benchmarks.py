@@ -267,7 +267,8 @@ def test_a_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a stand-in for the programs, which are run above."""
 
     def cheap(work: works.Work, source: Path, output: Path) -> list[str]:
-        code = "import pathlib, sys; p = pathlib.Path(sys.argv[1]); p.mkdir(); (p / 'a.tfrecord').write_text('xy')"
+        code = "import pathlib, sys; path = pathlib.Path(sys.argv[1]); path.mkdir(); "
+        code += "(path / 'a.tfrecord').write_text('xy')"
         return [sys.executable, "-c", code, str(output)]
 
     monkeypatch.setattr(compare, "PROGRAMS", [dataclasses.replace(one, command=cheap) for one in PROGRAMS])
