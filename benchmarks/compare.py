@@ -25,7 +25,7 @@ from benchmarks.inputs import TEN, once, own_folder
 from benchmarks.measure import ROOT, run, run_python
 from benchmarks.performance_page import update_page
 from benchmarks.report import machine
-from benchmarks.works import PROGRAMS, WORKS, Program, Work, convert, link_images
+from benchmarks.works import PEERS, PROGRAMS, WORKS, Program, Work, convert, link_images
 
 _PAGE = ROOT / "docs/performance.md"
 _EPOCHS = 5
@@ -50,11 +50,16 @@ def main(argv: Sequence[str] | None = None) -> None:
             for count in (TEN, number)
         ]
         found["works"].setdefault(work.name, {}).update(_measured(work, programs, inputs, args.repeats))
-        results.write_text(json.dumps(found, indent=1), encoding="utf-8")
+        _save(found, results, args.page)
     if args.readers:
         found["readers"] = _read(folder, args)
-        results.write_text(json.dumps(found, indent=1), encoding="utf-8")
-    update_page(args.page, found)
+        _save(found, results, args.page)
+
+
+def _save(found: dict[str, Any], results: Path, page: Path) -> None:
+    """Writes what was measured so far, so that an interrupted benchmark loses little."""
+    results.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    update_page(page, found)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -117,7 +122,7 @@ def _measured(work: Work, programs: Sequence[Program], inputs: list[Path], repea
 
 
 def _read(folder: Path, args: argparse.Namespace) -> Any:
-    """What `benchmarks.readers` prints, of the photographs at a short side of 256 and of small PNGs."""
+    """Seconds of each reader's epochs, for photographs at a short side of 256 and for small PNGs."""
     made = []
     for name, number, flags in (
         ("photographs", args.images, ("--image_format=jpeg", "--short_side=256", "--color=rgb")),
@@ -128,7 +133,17 @@ def _read(folder: Path, args: argparse.Namespace) -> Any:
             source = folder / f"{name}-{number:08d}"
             run_python(convert(source, output, "--num_shards=8", "--quiet", *flags))
         made.append(str(output))
-    command = [sys.executable, "-m", "benchmarks.readers", *made, str(_EPOCHS)]
+    found = _printed(sys.executable, "readers", *made, str(_EPOCHS))
+    python = str(PEERS / "tensorflow" / "bin" / "python")
+    for reading, dataset, side in zip(found.values(), made, ("224", "0"), strict=True):
+        seconds = _printed(python, "peers.pytorch_reader", dataset, side, str(_EPOCHS))
+        reading["readers"]["PyTorch's `tfrecord`, with Pillow, one process"] = seconds
+    return found
+
+
+def _printed(python: str, module: str, *arguments: str) -> Any:
+    """What a module of the benchmarks prints, which is JSON."""
+    command = [python, "-m", f"benchmarks.{module}", *arguments]
     return json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
 
 

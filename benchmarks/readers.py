@@ -1,26 +1,24 @@
-"""Speed of reading a dataset with `load_dataset`, TFDS, a hand-written pipeline, and PyTorch's `tfrecord`.
+"""Speed of reading a dataset with `load_dataset`, TFDS and a hand-written pipeline.
 
 python -m benchmarks.readers JPEGS SMALL EPOCHS
 
 JPEGS and SMALL are datasets that recordmill wrote; prints seconds of each epoch as JSON. Readers decode every
-image, in batches of 32 where they have batches, and scale JPEGs to 224x224. Those of TensorFlow must yield
-the same pixels and labels. All take turns in one process, and the first epoch does not count.
+image, in batches of 32, and scale JPEGs to 224x224. All must yield the same pixels and labels. They take
+turns in one process, and the first epoch does not count.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image
 
 import recordmill
 
@@ -89,36 +87,17 @@ def _by_hand(reading: Reading) -> Any:
     return records.map(parse, tf.data.AUTOTUNE).batch(BATCH).prefetch(tf.data.AUTOTUNE)
 
 
-class _PyTorch:
-    """The package that PyTorch's users have, in one process, and Pillow."""
-
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
-
-    def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        from tfrecord import tfrecord_loader  # type: ignore[import-untyped]
-
-        wanted = {"image/encoded": "byte", "image/class/label": "int"}
-        for shard in sorted(self._reading.folder.glob("train-*.tfrecord")):
-            for record in tfrecord_loader(str(shard), None, wanted):
-                image: Image.Image = Image.open(io.BytesIO(record["image/encoded"]))
-                if self._reading.size is not None:
-                    image = image.convert("RGB").resize(self._reading.size)
-                yield np.asarray(image)[None], record["image/class/label"]
-
-
 def _scaled(image: tf.Tensor, reading: Reading) -> tf.Tensor:
     import tensorflow as tf
 
     return tf.saturate_cast(tf.round(tf.image.resize(image, reading.size)), tf.uint8)
 
 
-OF_TENSORFLOW = (
+READERS = (
     Reader("`load_dataset`", _recordmill),
     Reader("TFDS, `builder_from_directory`", _tfds),
     Reader("tf.data, written by hand", _by_hand),
 )
-READERS = (*OF_TENSORFLOW, Reader("PyTorch's `tfrecord`, with Pillow, one process", _PyTorch))
 
 
 def digest(dataset: Any) -> tuple[int, int, int]:
@@ -133,8 +112,8 @@ def digest(dataset: Any) -> tuple[int, int, int]:
 
 
 def check_same(reading: Reading) -> int:
-    """The number of images; raises RuntimeError unless TensorFlow's readers yield the same."""
-    found = {reader.title: digest(reader.dataset(reading)) for reader in OF_TENSORFLOW}
+    """The number of images; raises RuntimeError unless all readers yield the same."""
+    found = {reader.title: digest(reader.dataset(reading)) for reader in READERS}
     if len(set(found.values())) > 1:
         raise RuntimeError(f"{reading.name}: the readers yield different images or labels: {found}")
     return next(iter(found.values()))[0]

@@ -7,6 +7,7 @@ import dataclasses
 import io
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -314,13 +315,14 @@ def reading(tmp_path_factory: pytest.TempPathFactory) -> Reading:
 def test_readers_do_the_same_work(reading: Reading) -> None:
     assert check_same(reading) == 40
     assert {len(each) for each in time_epochs(reading, 2).values()} == {2}
-    assert sum(len(images) for images, _ in READERS[-1].dataset(reading)) == 40
+    call = [sys.executable, "-m", "benchmarks.peers.pytorch_reader", str(reading.folder), "0", "2"]
+    assert len(json.loads(subprocess.check_output(call, cwd=ROOT))) == 2
 
 
 @pytest.mark.slow
 def test_a_reader_that_does_less_is_found(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
     less = Reader("less", lambda one: READERS[0].dataset(one).take(1))
-    monkeypatch.setattr("benchmarks.readers.OF_TENSORFLOW", (READERS[0], less))
+    monkeypatch.setattr("benchmarks.readers.READERS", (READERS[0], less))
     with pytest.raises(RuntimeError, match="small: the readers yield different images or labels"):
         check_same(reading)
 

@@ -41,8 +41,8 @@ def stored(path: str, work: str) -> tuple[bytes, int, int]:
     data = tf.io.read_file(path)
     image = tf.io.decode_image(data, channels=3, expand_animations=False)
     side = short_side(work)
-    if side:
-        height, width = image.shape[:2]
+    height, width = image.shape[:2]
+    if side and min(height, width) > side:
         scale = side / min(height, width)
         size = [round(height * scale), round(width * scale)]
         image = tf.cast(tf.clip_by_value(tf.image.resize(image, size, antialias=True), 0, 255), tf.uint8)
