@@ -82,8 +82,10 @@ class MasksSource(Source):
 
     def splits(self, config: SourceConfig) -> set[str | None]:
         listed = set[str | None](_split_lists(root_of(config)).values())
+        if listed:
+            return listed
         found = _Masks(config)
-        return listed or set(map(found.split_of, found.masks))
+        return set(map(found.split_of, found.masks))
 
     def schemas(self, config: SourceConfig) -> tuple[str, ...]:
         return ("segmentation",)
