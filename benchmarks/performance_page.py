@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,23 +41,24 @@ def seconds_beyond_startup(runs: Mapping[str, Any]) -> list[float]:
     return [max(run["seconds"] - startup, 1e-3) for run in runs["all"]]
 
 
-def ratio(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
-    """How many times as fast we are, beyond start-up: of the medians, with the range of rounds if several."""
-    each = [
-        other / one
-        for one, other in zip(seconds_beyond_startup(ours), seconds_beyond_startup(theirs), strict=False)
-    ]
+def ratio(ours: Sequence[float], theirs: Sequence[float]) -> str:
+    """How many times as fast we are: of the medians, with the range of rounds if there are several."""
+    each = [other / one for one, other in zip(ours, theirs, strict=False)]
     spread = f" ({min(each):.2f} to {max(each):.2f})" if len(each) > 1 else ""
-    return f"{_ratio(ours, theirs):.2f}{spread}"
+    return f"{statistics.median(theirs) / statistics.median(ours):.2f}{spread}"
 
 
-def _ratio(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> float:
-    medians = [statistics.median(seconds_beyond_startup(runs)) for runs in (theirs, ours)]
-    return medians[0] / medians[1]
+def _share(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> float:
+    """Our speed as a part of theirs, beyond start-up."""
+    return _median(theirs) / _median(ours)
+
+
+def _median(runs: Mapping[str, Any]) -> float:
+    return statistics.median(seconds_beyond_startup(runs))
 
 
 def _rate(items: int, runs: Mapping[str, Any]) -> float:
-    return items / statistics.median(seconds_beyond_startup(runs))
+    return items / _median(runs)
 
 
 def _conversions(works: Mapping[str, Any]) -> str:
@@ -73,7 +74,7 @@ def _conversions(works: Mapping[str, Any]) -> str:
             (
                 _TITLES[name],
                 f"{_rate(items, runs):,.0f}",
-                "1" if name == OURS else ratio(ours, runs),
+                "1" if name == OURS else ratio(seconds_beyond_startup(ours), seconds_beyond_startup(runs)),
                 f"{statistics.median(run['seconds'] for run in runs['few']):.1f}",
                 megabytes(max(run["rss"] for run in runs["all"])),
                 megabytes(runs["bytes"]) if runs["bytes"] else "nothing",
@@ -95,9 +96,9 @@ def _behind(works: Mapping[str, Any]) -> str:
     for work in WORKS:
         programs = works.get(work.name, {}).get("programs", {})
         for name, runs in programs.items():
-            share = _ratio(programs[OURS], runs)
+            share = _share(programs[OURS], runs)
             if name not in _OF_US and share < 1:
-                best = max((_ratio(programs[us], runs), us) for us in _OF_US if us in programs)
+                best = max((_share(programs[us], runs), us) for us in _OF_US if us in programs)
                 other = "" if best[1] == OURS else f"; {best[0]:.2f} with {_TITLES[best[1]]}"
                 lines.append(f"- {work.title}: {_TITLES[name]} ({share:.2f} of its speed{other})")
     return "\n".join(lines) or "Nothing was faster."
@@ -116,9 +117,9 @@ def _readers(readers: Mapping[str, Any]) -> str:
     for title in titles:
         cells = [title]
         for found in readers.values():
-            ours = statistics.median(next(iter(found["readers"].values())))
-            median = statistics.median(found["readers"][title])
-            cells += [f"{found['items'] / median:,.0f}", f"{median / ours:.2f}"]
+            ours, seconds = next(iter(found["readers"].values())), found["readers"][title]
+            speed = f"{found['items'] / statistics.median(seconds):,.0f}"
+            cells += [speed, "1" if seconds is ours else ratio(ours, seconds)]
         rows.append(cells)
     header = [part for name in readers for part in (f"{name}: images/s", "`load_dataset`'s speed ÷ its")]
     return markdown_table(("reader", *header), rows)

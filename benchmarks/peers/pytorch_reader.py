@@ -1,8 +1,8 @@
-"""Reading with `tfrecord`, the package of PyTorch's users, and Pillow, in one process; not next to TensorFlow.
+"""Reading with `tfrecord`, the package of PyTorch's users, and Pillow, in a process without TensorFlow.
 
 python -m benchmarks.peers.pytorch_reader DATASET SIDE EPOCHS
 
-Scales images to SIDE x SIDE unless it is 0; prints seconds of each epoch as JSON. The first epoch does not count.
+Scales images to SIDE x SIDE unless it is 0; prints the seconds of each epoch as JSON, without the first.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from benchmarks.peers.items import KEPT, QUALITY, Box, Item, Row, short_side
 from recordmill.transforms.examples.features import Feature, build_example
 from recordmill.transforms.images.exif import Array
 from recordmill.transforms.images.icc import to_srgb
+from recordmill.transforms.images.jpeg import cmyk_to_rgb
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.store import store_image
 
@@ -79,7 +80,7 @@ def _decoded(data: bytes, side: int) -> Array:
     pixels = pixels.reshape(*pixels.shape[:2], -1)
     converted = to_srgb(pixels, profile, cmyk=mode == "CMYK") if profile else None
     if converted is None and mode == "CMYK":
-        converted = (pixels[:, :, :3].astype(np.uint16) * pixels[:, :, 3:] // 255).astype(np.uint8)
+        converted = cmyk_to_rgb(pixels, inverted=False)
     return np.ascontiguousarray(pixels if converted is None else converted)
 
 
