@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks.inputs import draw_manifest, shape_paths
 from benchmarks.measure import ROOT
+from benchmarks.peers.items import KEPT, short_side
 from benchmarks.photographs import draw_boxes, draw_photographs, draw_pngs, draw_small
 
 PEERS = ROOT / "build" / "peers"
@@ -105,19 +106,26 @@ def _img2dataset(work: Work, source: Path, output: Path) -> list[str]:
             lines = csv.writer(file)
             lines.writerow(("url", "label"))
             lines.writerows((path.as_uri(), path.parent.name) for path in sorted(source.rglob("*.*")))
-    resize = ("--resize_mode=keep_ratio", "--image_size=256", "--encode_quality=90")
+    encode: tuple[str, ...] = ("--encode_quality=90", "--resize_mode=no")
+    if work.name in KEPT:
+        encode = ("--disable_all_reencoding=True",)
+    elif side := short_side(work.name):
+        encode = (
+            encode[0],
+            "--resize_mode=keep_ratio",
+            f"--image_size={side}",
+            "--resize_only_if_bigger=True",
+        )
     return [
         *("env", "NO_ALBUMENTATIONS_UPDATE=1"),  # it would ask a server for a newer version of itself
         *(str(PEERS / "img2dataset" / "bin" / "img2dataset"), f"--url_list={listed}", "--input_format=csv"),
         *("--url_col=url", "--save_additional_columns=[label]", "--output_format=tfrecord"),
         *(f"--output_folder={output}", "--processes_count=2", "--thread_count=16", "--enable_wandb=False"),
-        *(resize if work.name == "side256" else ("--resize_mode=no",)),
+        *encode,
         *("--number_sample_per_shard=500", "--disallowed_header_directives=[]"),
     ]
 
 
-_IMAGES = ("kept", "q90", "side256", "png", "small", "boxes")
-_KEPT = ("kept", "small", "boxes")
 _TENSORFLOW = "tensorflow"
 PROGRAMS = (
     Program(
@@ -130,7 +138,7 @@ PROGRAMS = (
         "header",
         "Recordmill, `--validate header`",
         _recordmill("--validate=header"),
-        _KEPT,
+        KEPT,
         "as above, but reads only the header and the end of an image",
     ),
     Program(
@@ -167,7 +175,7 @@ PROGRAMS = (
         "img2dataset",
         "img2dataset, `file://`",
         _img2dataset,
-        ("kept", "side256", "small"),
+        ("kept", "q90", "side256", "png", "small"),
         "counts failures, resumes by shard; does not decode kept images; no numbers of classes",
     ),
     Program(
