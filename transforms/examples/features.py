@@ -74,10 +74,20 @@ def bytes_feature(value: object) -> Feature:
     """
     if type(value) is bytes:
         return Feature("bytes_list", (value,))
+    if type(value) is str:
+        return Feature("bytes_list", (utf8(value),))
     values = _values(value)
     return Feature(
         "bytes_list", _required(values, (bytes,), "bytes or text (for the bytes of an array: .tobytes())")
     )
+
+
+def utf8(text: str) -> bytes:
+    """A text as features hold it. Raises BadInput if it has lone surrogates."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput("build", "text is not valid Unicode", f"{_short(text)}: {error.reason}") from error
 
 
 def feature(value: object) -> Feature:
@@ -230,12 +240,7 @@ def _scalar(value: object) -> int | float | bytes:
     if isinstance(value, float | bytes):
         return value
     if isinstance(value, str):
-        try:
-            return value.encode()
-        except UnicodeEncodeError as error:
-            raise BadInput(
-                "build", "text is not valid Unicode", f"{_short(value)}: {error.reason}"
-            ) from error
+        return utf8(value)
     raise TypeError(f"a feature holds bool, int, float, text, bytes or a list of one of them, got {value!r}")
 
 
