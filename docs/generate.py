@@ -52,7 +52,7 @@ ENVIRONMENT = {
     "DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA": "`true` by default: Google's client does not "
     "request the metadata of buckets, which needs another permission.",
     "MALLOC_MMAP_THRESHOLD_": "glibc, in worker processes: 32 MiB by default, which makes encoding faster.",
-    "MALLOC_TRIM_THRESHOLD_": "glibc, in worker processes: 64 MiB by default, for the same reason.",
+    "MALLOC_TRIM_THRESHOLD_": "glibc, in worker processes: 256 MiB by default, for the same reason.",
     "AIP_MODEL_DIR": "Vertex AI: folder in which the [trainer](../../deploy/vertex/trainer/README.md) "
     "writes the model.",
     "AIP_CHECKPOINT_DIR": "Vertex AI: folder of the trainer's checkpoints.",

@@ -357,8 +357,7 @@ class Geometry:
     width: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class StoredImage:
+class StoredImage(msgspec.Struct, frozen=True):
     """An image as it goes into a record.
 
     Attributes:

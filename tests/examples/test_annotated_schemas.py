@@ -223,7 +223,7 @@ def test_source_id_is_the_source_s_own() -> None:
 @pytest.mark.parametrize("name", ["detection", "segmentation", "panoptic", "detection,panoptic"])
 def test_pixels_have_their_shape_and_a_chosen_quality_is_told(name: str, image_format: str) -> None:
     schema = choose_schema(name, True, EVERYTHING)
-    image = dataclasses.replace(IMAGE, image_format=image_format, dtype="uint16", jpeg_quality=87)
+    image = msgspec.structs.replace(IMAGE, image_format=image_format, dtype="uint16", jpeg_quality=87)
     values = _values(build_example(schema.features(RECORD, image, PLACED, _settings())))
     assert (values["image/channels"], values["image/dtype"]) == ([3], [b"uint16"])
     assert values["image/jpeg_quality"] == [87]

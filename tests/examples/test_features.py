@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recordmill.transforms.examples import features as features_module
 from recordmill.transforms.examples.features import (
     Feature,
     build_example,
@@ -19,6 +20,7 @@ from recordmill.transforms.examples.features import (
     int64_feature,
 )
 from recordmill.transforms.records import BadInput
+from tests import protos
 from tests.lazy import tf
 
 MAX, MIN = 2**63 - 1, -(2**63)
@@ -124,6 +126,50 @@ SCALARS = st.one_of(
     st.text(st.characters(codec="utf-8")),
     st.binary(),
 )
+
+
+KINDS = st.one_of(
+    st.builds(Feature, st.just("int64_list"), st.lists(st.integers(MIN, MAX))),
+    st.builds(Feature, st.just("float_list"), st.lists(st.floats() | st.integers(-1000, 1000))),
+    st.builds(Feature, st.just("bytes_list"), st.lists(st.binary() | st.just(b"x" * 20_000))),
+)
+# Short names of few characters: many of them begin with another.
+NAMES = st.text("ab/\u00e9\ufffd\U0001f600", max_size=3) | st.text(st.characters(codec="utf-8"))
+
+
+@settings(deadline=None)
+@given(st.dictionaries(NAMES, KINDS), st.dictionaries(NAMES, st.tuples(KINDS, st.integers(0, 3))))
+def test_bytes_are_those_of_protobuf(
+    features: dict[str, Feature], lists: dict[str, tuple[Feature, int]]
+) -> None:
+    def put(message: Any, item: Feature) -> None:
+        getattr(message, item.kind).SetInParent()
+        getattr(message, item.kind).value.extend(item.values)
+
+    example, sequence = protos.Example(), protos.SequenceExample()
+    for name, item in features.items():
+        put(example.features.feature[name], item)
+        put(sequence.context.feature[name], item)
+    for name, (item, steps) in lists.items():
+        every = sequence.feature_lists.feature_list[name].feature
+        for _ in range(steps):
+            put(every.add(), item)
+    assert build_example(features) == example.SerializeToString(deterministic=True)
+    repeated = {name: [item] * steps for name, (item, steps) in lists.items()}
+    assert build_sequence_example(features, repeated) == sequence.SerializeToString(deterministic=True)
+
+
+@pytest.mark.parametrize("number", [MAX + 1, MIN - 1])
+def test_an_integer_beyond_int64_is_never_cut(number: int) -> None:
+    with pytest.raises(OverflowError):
+        build_example({"x": Feature("int64_list", (number,))})
+
+
+def test_a_record_that_no_reader_takes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features_module, "_MOST_BYTES", 100)
+    assert build_example({"x": bytes(80)})
+    with pytest.raises(ValueError, match="a record of 109 bytes; up to 100 can be read"):
+        build_example({"x": bytes(100 - 4)})
 
 
 @settings(deadline=None)  # a busy machine is no failure

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from recordmill.transforms.examples import protos
+from tests import protos
 from tests.lazy import tf
 
 
@@ -60,25 +60,6 @@ def test_fields_are_those_of_tensorflow(name: str) -> None:
 
     ours = fields(getattr(protos, name).DESCRIPTOR, {})
     assert ours == fields(getattr(tf.train, name).DESCRIPTOR, {})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "order",
-    [
-        "import tensorflow as tf; from recordmill.transforms.examples import protos",
-        "from recordmill.transforms.examples import protos; import tensorflow as tf",
-    ],
-    ids=["tensorflow first", "protos first"],
-)
-def test_no_clash_with_an_imported_tensorflow(order: str) -> None:
-    code = order + (
-        "; e = protos.Example(); e.features.feature['a'].int64_list.value.append(7)"
-        "; t = tf.train.Example.FromString(e.SerializeToString())"
-        "; print(t.features.feature['a'].int64_list.value[0])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "7"
 
 
 def test_importing_the_folder_imports_neither_tensorflow_nor_beam() -> None:

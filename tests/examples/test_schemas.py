@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import pickle
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -149,7 +149,7 @@ def test_pixels_have_their_shape_beside_them(name: str, beside: dict[str, Any], 
 @pytest.mark.parametrize("name", EXPECTED)
 @pytest.mark.parametrize("quality", [0, 87])
 def test_the_quality_that_was_chosen_is_beside_the_image(name: str, quality: int) -> None:
-    image = dataclasses.replace(_image(), jpeg_quality=quality)
+    image = msgspec.structs.replace(_image(), jpeg_quality=quality)
     read = _read(_features(SCHEMAS[name], _record(), image, LabelMap.build([]), {}))
     key = "jpeg_quality" if name == "plain" else "image/jpeg_quality"
     assert read[key] == _i(quality)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 
+import msgspec
 import pytest
 
 from recordmill.transforms.examples.columns import Column
@@ -114,7 +114,7 @@ def test_an_empty_sequence_has_every_key() -> None:
 
 
 def test_frames_of_pixels_have_their_shape() -> None:
-    frames = [dataclasses.replace(frame, image_format="raw") for frame in FRAMES]
+    frames = [msgspec.structs.replace(frame, image_format="raw") for frame in FRAMES]
     payload, summary = _sequence(frames, STEPS)
     lists = tf.train.SequenceExample.FromString(payload).feature_lists.feature_list
     assert lists.keys() == SEQUENCE.list_specs(summary).keys()

@@ -16,7 +16,7 @@ import pyarrow
 import pyarrow.parquet
 
 from recordmill.transforms.examples.framing import masked_crc32c
-from recordmill.transforms.examples.protos import Example, SequenceExample
+from tests.protos import Example, SequenceExample
 from tests.sources import small_inputs
 from tests.sources.small_inputs import mask, picture
 

@@ -11,7 +11,6 @@ import numpy as np
 from PIL import Image
 
 from recordmill.transforms.config import DatasetConfig
-from recordmill.transforms.examples.protos import Example
 from recordmill.transforms.records import (
     Annotations,
     ImageRecord,
@@ -20,6 +19,7 @@ from recordmill.transforms.records import (
 from recordmill.transforms.shards.dataset_plan import record_settings
 from recordmill.transforms.shards.record_encoder import RecordEncoder, RecordSettings
 from recordmill.transforms.shards.totals import total
+from tests.protos import Example
 
 WIDTH, HEIGHT = 40, 30
 TRIANGLE = ((2.0, 2.0, 30.0, 2.0, 2.0, 20.0),)

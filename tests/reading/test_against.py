@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from recordmill.transforms.config import DatasetConfig
-from recordmill.transforms.examples.protos import SequenceExample
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.reading.against import SourceComparer, class_differences, split_differences
 from recordmill.transforms.reading.against_features import Difference
@@ -21,6 +20,7 @@ from recordmill.transforms.records import (
     Steps,
 )
 from recordmill.transforms.shards.record_encoder import RecordSettings
+from tests.protos import SequenceExample
 from tests.reading.against_made import (
     CMYK,
     ENCODED,

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recordmill.transforms.examples.protos import Example
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.reading.against import Compared, SourceComparer
 from recordmill.transforms.records import (
@@ -23,6 +22,7 @@ from recordmill.transforms.records import (
     MaskImage,
 )
 from recordmill.transforms.shards.record_encoder import RecordSettings
+from tests.protos import Example
 from tests.reading.against_made import (
     ENCODED,
     HEIGHT,

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from recordmill.transforms.examples.protos import (
+from recordmill.transforms.examples.schema import FeatureSpec
+from recordmill.transforms.reading.dataset import find_dataset
+from recordmill.transforms.reading.inference import image_name, infer_specs, sample_images
+from tests.protos import (
     BytesList,
     Example,
     FeatureList,
@@ -18,9 +21,6 @@ from recordmill.transforms.examples.protos import (
     Int64List,
     SequenceExample,
 )
-from recordmill.transforms.examples.schema import FeatureSpec
-from recordmill.transforms.reading.dataset import find_dataset
-from recordmill.transforms.reading.inference import image_name, infer_specs, sample_images
 
 
 def feature(*values: Any) -> Any:

@@ -13,7 +13,6 @@ import pytest
 from PIL import Image
 
 from recordmill.transforms.examples.framing import DamagedRecordError
-from recordmill.transforms.examples.protos import Example, FeatureMessage, SequenceExample
 from recordmill.transforms.reading import inspected as inspected_module
 from recordmill.transforms.reading import shard, survey_record
 from recordmill.transforms.reading.dataset import find_dataset
@@ -43,6 +42,7 @@ from recordmill.transforms.reading.survey import Survey
 from recordmill.transforms.reading.survey_record import COMPLETE, shown_record
 from recordmill.transforms.reading.survey_record import Limits as Shown
 from recordmill.transforms.records import BadInput
+from tests.protos import Example, FeatureMessage, SequenceExample
 
 PAYLOADS = [bytes([number]) * (100 * number + 1) for number in range(1, 7)]
 SIZES = [len(payload) + 16 for payload in PAYLOADS]

@@ -18,7 +18,6 @@ from PIL import Image
 from recordmill.transforms import internal_errors
 from recordmill.transforms.annotations.sample import Sample
 from recordmill.transforms.config import DatasetConfig
-from recordmill.transforms.examples.protos import Example
 from recordmill.transforms.images.mask import decode_mask, encode_mask
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.map_image import MapImage
@@ -44,6 +43,7 @@ from recordmill.transforms.shards.tasks import EncodeTask, encoder_pool
 from recordmill.transforms.shards.totals import total
 from recordmill.transforms.workers.task import no_progress
 from tests.images.drawn import Array, encoded, gradient, tensorflow_pixels
+from tests.protos import Example
 
 pytestmark = pytest.mark.slow
 PIXELS = gradient(20, 30)

@@ -9,12 +9,12 @@ import pytest
 from PIL import Image
 
 from recordmill.transforms.config import DatasetConfig
-from recordmill.transforms.examples.protos import Example
 from recordmill.transforms.records import AnnotatedObject, Annotations, Box, ImageRecord, ImageRef, MaskImage
 from recordmill.transforms.shards.dataset_plan import record_settings
 from recordmill.transforms.shards.record_encoder import RecordEncoder
 from recordmill.transforms.shards.totals import total
 from tests.images.drawn import tensorflow_pixels
+from tests.protos import Example
 
 BOX = Box(1.0, 1.0, 3.0, 3.0)
 SQUARE = ((1.0, 1.0, 3.0, 1.0, 3.0, 3.0, 1.0, 3.0),)

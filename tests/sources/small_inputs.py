@@ -18,7 +18,7 @@ import pyarrow.parquet
 from PIL import Image
 
 from recordmill.transforms.examples.framing import masked_crc32c
-from recordmill.transforms.examples.protos import Example
+from tests.protos import Example
 
 Files = dict[str, bytes]
 SIZE = (4, 6)  # height, width

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, Protocol, TypeVar, runtime_checkable
 
 from recordmill.transforms.examples.columns import Column, ColumnKind
-from recordmill.transforms.examples.features import Feature, Kind, bytes_feature
+from recordmill.transforms.examples.features import Feature, Kind, bytes_feature, utf8
 from recordmill.transforms.examples.labels import LabelMap
 from recordmill.transforms.records import (
     AnnotatedObject,
@@ -223,7 +223,7 @@ def text(value: str) -> Feature:
 
 def texts(values: Iterable[str]) -> Feature:
     """A list of texts."""
-    return bytes_feature(list(values))
+    return Feature("bytes_list", list(map(utf8, values)))
 
 
 def label_features(

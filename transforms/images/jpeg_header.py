@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 from collections.abc import Iterator
+
+import msgspec
 
 from recordmill.transforms.images.exif import EXIF_MARK, read_orientation
 from recordmill.transforms.images.reasons import CORRUPT, NOT_SUPPORTED, TRUNCATED, check_pixels, undecodable
@@ -24,8 +25,7 @@ _DQT = 0xDB
 _TENSORFLOW_PROCESSES = frozenset((0xC0, 0xC1, 0xC2, 0xC9, 0xCA))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class JpegHeader:
+class JpegHeader(msgspec.Struct, frozen=True):
     """The header: all segments before the first scan.
 
     Attributes:

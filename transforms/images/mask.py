@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 
+import msgspec
 import numpy as np
 from PIL import Image
 
@@ -125,7 +126,7 @@ def decode_mask(data: bytes) -> Array:
 def _png(data: bytes) -> Picture:
     header = png.read_header(data)
     png.check_image_data(data, header)
-    opaque = dataclasses.replace(header, transparency=b"") if header.color == png.GRAY else header
+    opaque = msgspec.structs.replace(header, transparency=b"") if header.color == png.GRAY else header
     picture = png.decode(data, opaque)
     pixels = _as_stored(picture.pixels, header.depth) if header.color == png.GRAY else picture.pixels
     return Picture(pixels, frames=2 if header.animated else 1)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
+import msgspec
 import numpy as np
 
 from recordmill.transforms.images import jpeg, jpeg_header, png
@@ -125,7 +125,7 @@ def _is_same_jpeg(data: bytes, header: jpeg_header.JpegHeader, before: Array, sm
         after = jpeg.decode_components(smaller, found)
     except BadInput:
         return False
-    as_before = dataclasses.replace(found, process=header.process, scan=header.scan, stray=header.stray)
+    as_before = msgspec.structs.replace(found, process=header.process, scan=header.scan, stray=header.stray)
     return as_before == header and _metadata(smaller) == _metadata(data) and np.array_equal(before, after)
 
 

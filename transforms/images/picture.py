@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
@@ -88,8 +89,7 @@ def encode_png(pixels: Array, palette: bytes = b"", palette_alpha: bytes = b"") 
     return out.getvalue()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class OpenedImage:
+class OpenedImage(msgspec.Struct, frozen=True):
     """An image before its pixels are decoded.
 
     Attributes:

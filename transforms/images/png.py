@@ -5,12 +5,12 @@ Pillow has no mode for 16-bit colour.
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import struct
 import zlib
 from collections.abc import Iterator
 
+import msgspec
 import numpy as np
 from PIL import Image, ImageFile
 
@@ -25,6 +25,8 @@ SAMPLES = {GRAY: 1, RGB: 3, PALETTE: 1, GRAY_ALPHA: 2, RGBA: 4}
 _DEPTHS = {GRAY: (1, 2, 4, 8, 16), RGB: (8, 16), PALETTE: (1, 2, 4, 8), GRAY_ALPHA: (8, 16), RGBA: (8, 16)}
 _COLORSPACES = {GRAY: "Grayscale", RGB: "RGB", PALETTE: "RGB", GRAY_ALPHA: "GrayscaleAlpha", RGBA: "RGBA"}
 _ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+_CRITICAL = frozenset((b"IHDR", b"PLTE", b"IDAT", b"IEND"))
+_CHUNK, _IHDR = struct.Struct(">I4s").unpack_from, struct.Struct(">IIBBBBB").unpack_from
 _ANIMATION = frozenset((b"acTL", b"fcTL", b"fdAT"))
 _WIDEST_WINDOW = 1 << 15
 # Keywords of text in which ImageMagick stores EXIF as hexadecimal digits.
@@ -35,8 +37,7 @@ _LONGEST_TEXT = 1 << 22
 _PIECE, _MOST_EXTRA = 1 << 13, 1 << 20
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PngHeader:
+class PngHeader(msgspec.Struct, frozen=True):
     """A PNG's structure; the checksum of every critical chunk is correct.
 
     Attributes:
@@ -84,23 +85,28 @@ def read_header(data: bytes) -> PngHeader:
         BadInput: truncated or damaged, too many pixels, or Apple's variant.
     """
     found = tuple(chunks(data))
-    kinds = [kind for kind, _, _ in found]
+    kinds, starts, ends = zip(*found, strict=True)
     if kinds[0] == b"CgBI":
         detail = "an iPhone-optimised PNG: turn it back first, with `pngcrush -revert-iphone-optimizations`"
         raise undecodable(NOT_SUPPORTED, detail)
     _check_order(kinds)
-    if found[0][2] - found[0][1] != 25:
+    if ends[0] - starts[0] != 25:
         raise undecodable(CORRUPT, "the PNG's IHDR chunk has the wrong length")
-    width, height, depth, color, compression, filtering, interlace = struct.unpack_from(">IIBBBBB", data, 16)
+    width, height, depth, color, compression, filtering, interlace = _IHDR(data, 16)
     if depth not in _DEPTHS.get(color, ()) or compression or filtering or interlace > 1:
         raise undecodable(CORRUPT, f"a PNG of colour type {color} and {depth} bits, interlace {interlace}")
     check_pixels(width, height)
-    palette = next((data[start + 8 : end - 4] for kind, start, end in found if kind == b"PLTE"), b"")
+    palette = b""
+    if b"PLTE" in kinds:
+        at = kinds.index(b"PLTE")
+        palette = data[starts[at] + 8 : ends[at] - 4]
     if color == PALETTE and (not palette or len(palette) % 3 or len(palette) > 768):
         raise undecodable(CORRUPT, "the PNG has no proper palette")
     if color in (RGB, RGBA) and b"PLTE" in kinds and not palette:
         raise undecodable(CORRUPT, "the PNG has an empty palette")
-    transparency = _transparency(data, found, color, min(len(palette) // 3, 1 << depth))
+    transparency = b""
+    if b"tRNS" in kinds:
+        transparency = _transparency(data, found, color, min(len(palette) // 3, 1 << depth))
     animated = kinds.count(b"fcTL") > 1
     orientation = _orientation(data, found)
     return PngHeader(height, width, depth, color, bool(interlace), transparency, orientation, animated, found)
@@ -112,12 +118,12 @@ def chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
     Raises:
         BadInput: truncated, or damaged; only the checksums of critical chunks are verified.
     """
-    position = len(SIGNATURE)
+    position, last = len(SIGNATURE), len(data) - 12
     while True:
-        if position + 12 > len(data):
+        if position > last:
             raise undecodable(TRUNCATED, "the PNG ends before its IEND chunk")
-        (length,) = struct.unpack_from(">I", data, position)
-        kind, end = data[position + 4 : position + 8], position + 12 + length
+        length, kind = _CHUNK(data, position)
+        end = position + 12 + length
         if not kind.isalpha() or length > 0x7FFFFFFF:
             raise undecodable(CORRUPT, f"{kind!r} is no PNG chunk")
         if end > len(data):
@@ -130,19 +136,17 @@ def chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
         position = end
 
 
-def _check_order(kinds: list[bytes]) -> None:
+def _check_order(kinds: tuple[bytes, ...]) -> None:
     if kinds[0] != b"IHDR" or kinds.count(b"IHDR") != 1:
         raise undecodable(CORRUPT, "the PNG does not start with its one IHDR chunk")
-    unknown = [
-        kind for kind in kinds if not kind[0] & 0x20 and kind not in (b"IHDR", b"PLTE", b"IDAT", b"IEND")
-    ]
+    unknown = [kind for kind in kinds if kind not in _CRITICAL and not kind[0] & 0x20]
     if unknown:
         raise undecodable(CORRUPT, f"the PNG has a critical chunk that no standard knows, {unknown[0]!r}")
     if b"IDAT" not in kinds:
         raise undecodable(CORRUPT, "the PNG has no IDAT chunk")
     first = kinds.index(b"IDAT")
     run = kinds[first : first + kinds.count(b"IDAT")]
-    if set(run) != {b"IDAT"}:
+    if run.count(b"IDAT") != len(run):
         raise undecodable(CORRUPT, "the PNG's IDAT chunks do not follow each other")
     if b"PLTE" in kinds[first:] or kinds.count(b"PLTE") > 1:
         raise undecodable(CORRUPT, "the PNG's PLTE chunk is not where it may be")
@@ -226,12 +230,12 @@ def stays_within_window(data: bytes, header: PngHeader) -> bool:
 
     It costs nothing if the window is the widest, or holds all pixels. Other damage is not detected.
     """
-    rows = _rows(header)
     idats = (start for kind, start, end in header.chunks if kind == b"IDAT" and end > start + 12)
     first = next(idats, None)
     window = 1 << 8 + (data[first + 8] >> 4 if first is not None else 7)
-    if window >= min(_WIDEST_WINDOW, sum(count * size for count, size in rows)):
+    if window >= _WIDEST_WINDOW or window >= sum(count * size for count, size in _rows(header)):
         return True
+    rows = _rows(header)
     stream = _image_data(data, header)
     inflate = zlib.decompressobj(wbits=0)
     position, piece = 0, b""

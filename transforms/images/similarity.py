@@ -6,6 +6,7 @@ import dataclasses
 import math
 import time
 
+import msgspec
 import numpy as np
 
 from recordmill.transforms.images import compare
@@ -53,7 +54,7 @@ def displayed_image(image: OpenedImage, orientation: int, policy: ImagePolicy) -
         BadInput: it cannot be decoded.
     """
     picture = image.decode()
-    work = render(dataclasses.replace(image, decode=lambda: picture), orientation, policy)
+    work = render(msgspec.structs.replace(image, decode=lambda: picture), orientation, policy)
     return Displayed(work.picture.pixels, picture.pixels.dtype.name)
 
 
@@ -104,7 +105,7 @@ def displayed_stored(stored: StoredImage, policy: ImagePolicy) -> tuple[Displaye
     image = opened_as_stored(stored)
     picture = image.decode()
     seconds = time.process_time() - start
-    return displayed_image(dataclasses.replace(image, decode=lambda: picture), 1, policy), seconds
+    return displayed_image(msgspec.structs.replace(image, decode=lambda: picture), 1, policy), seconds
 
 
 def opened_as_stored(stored: StoredImage) -> OpenedImage:

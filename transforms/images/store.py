@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+import msgspec
 import numpy as np
 
 from recordmill.transforms.images import icc, jpeg, jpeg_header, png, webp
@@ -51,7 +50,7 @@ def store_opened(image: OpenedImage, policy: ImagePolicy) -> StoredImage:
         data, action = optimised(stored.data, stored.image_format, policy.optimize)
         stored = _noted(stored, action, data=data)
     if policy.target_ssim is not None and stored.jpeg_quality is None:
-        stored = dataclasses.replace(stored, jpeg_quality=0)
+        stored = msgspec.structs.replace(stored, jpeg_quality=0)
     return stored
 
 
@@ -71,10 +70,10 @@ def _stored(image: OpenedImage, orientation: int, policy: ImagePolicy) -> Stored
     if work.is_new:
         own = None
     elif own is not None and (notes := _as_wanted(own, policy)) is not None:
-        return dataclasses.replace(_left_alone(image, own, *notes), decoded_hash=work.decoded_hash)
+        return msgspec.structs.replace(_left_alone(image, own, *notes), decoded_hash=work.decoded_hash)
     stored = _encoded(image, own, work, policy)
     geometry = stored.geometry if is_identity(work.geometry) else work.geometry
-    return dataclasses.replace(stored, geometry=geometry, decoded_hash=work.decoded_hash)
+    return msgspec.structs.replace(stored, geometry=geometry, decoded_hash=work.decoded_hash)
 
 
 def _untouched(image: OpenedImage, orientation: int, policy: ImagePolicy) -> StoredImage | None:
@@ -123,7 +122,7 @@ def _turned(image: OpenedImage, notes: tuple[str, ...]) -> StoredImage:
     data = turned_jpeg(image.kept.data, header)
     after = jpeg_header.read_header(data)
     geometry = plan_geometry(header.height, header.width, header.orientation, ImagePolicy())
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         image.kept,
         data=data,
         height=after.height,
@@ -142,7 +141,7 @@ def _encoded(image: OpenedImage, own: StoredImage | None, work: Rendered, policy
         flat = flattened(work.picture.pixels, policy.background)
         data, _ = _jpeg(flat, policy)
         stored = _as_png(work, _ALPHA) if own is None else _left_alone(image, own, _ALPHA)
-        return dataclasses.replace(stored, flattened_bytes=len(data or encode_png(flat)))
+        return msgspec.structs.replace(stored, flattened_bytes=len(data or encode_png(flat)))
     if image_format in LOSSY:
         return _as_lossy(image, image_format, own, work, policy)
     _refuse_narrowed(work.picture)
@@ -168,11 +167,11 @@ def _as_lossy(
         if not data:
             return _left_alone(image, own, "ssim_missed") if own is not None else _as_png(work, "ssim_missed")
     actions = ("reencoded" if image.kind == image_format else "transcoded", *work.actions)
-    new = dataclasses.replace(_of(pixels, data, image_format, colors, actions), jpeg_quality=quality)
+    new = msgspec.structs.replace(_of(pixels, data, image_format, colors, actions), jpeg_quality=quality)
     stored = _not_larger(image, own, work, new, policy) if policy.reencode == "smaller" else new
     if not work.see_through:
         return stored
-    return _noted(dataclasses.replace(stored, flattened_bytes=size), _ALPHA)
+    return _noted(msgspec.structs.replace(stored, flattened_bytes=size), _ALPHA)
 
 
 def _jpeg(pixels: Array, policy: ImagePolicy) -> tuple[bytes, int | None]:
@@ -214,7 +213,7 @@ def _noted(stored: StoredImage, *notes: str | None, data: bytes | None = None) -
     added = tuple(note for note in notes if note is not None)
     if not added:
         return stored
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         stored, actions=(*stored.actions, *added), data=stored.data if data is None else data
     )
 
@@ -263,7 +262,7 @@ def _with_metadata(stored: StoredImage, image: OpenedImage, policy: ImagePolicy)
         return _noted(stored, "stripped", data=data)
     if orientation == 1 or stored.image_format not in ("jpeg", "png", "webp"):
         return stored
-    return dataclasses.replace(stored, data=stripped(stored.data, stored.image_format, orientation))
+    return msgspec.structs.replace(stored, data=stripped(stored.data, stored.image_format, orientation))
 
 
 def _refuse_narrowed(picture: Picture) -> None:

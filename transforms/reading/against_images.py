@@ -12,6 +12,7 @@ import io
 import math
 from typing import Any
 
+import msgspec
 import numpy as np
 from PIL import Image
 
@@ -85,7 +86,7 @@ def match_image(stored: bytes, source: bytes, shape: Shape | None, policy: Image
         return _wrong(None, "an image", str(error))
     if image.kept is None:
         return _wrong(None, "an image that TensorFlow decodes", image_kind(stored).upper())
-    result = original.placed(dataclasses.replace(image.kept, data=stored))
+    result = original.placed(msgspec.structs.replace(image.kept, data=stored))
     if result.image_format not in original.formats:
         expected = " or ".join(one.upper() for one in original.formats)
         return _wrong(result, expected, result.image_format.upper())
@@ -102,7 +103,7 @@ class Original:
     """An image of the source, decoded at most once, and what the settings ask of it."""
 
     def __init__(self, image: OpenedImage, shape: Shape | None, policy: ImagePolicy) -> None:
-        self.image = dataclasses.replace(image, decode=functools.cache(image.decode))
+        self.image = msgspec.structs.replace(image, decode=functools.cache(image.decode))
         self.policy = policy
         self._shape = shape
         self._orientation = image.orientation if policy.exif == "apply" else 1
@@ -192,7 +193,7 @@ class Original:
     def placed(self, stored: StoredImage) -> StoredImage:
         """A stored image with the size and geometry that this one requires."""
         geometry = self.geometry
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             stored,
             height=geometry.height,
             width=geometry.width,
@@ -223,7 +224,7 @@ def _match_decoded(result: StoredImage, image: OpenedImage, original: Original) 
             return ImageMatch(result, "kept" if is_own else "lossless")
         if result.image_format != original.lossy_format:
             return _wrong_pixels(result, wanted, colors)
-    seen = original.seen_stored(dataclasses.replace(image, decode=lambda: picture))
+    seen = original.seen_stored(msgspec.structs.replace(image, decode=lambda: picture))
     return _match_lossy(result, seen, original)
 
 
@@ -233,7 +234,9 @@ def _with_quality(result: StoredImage, original: Original) -> StoredImage:
         return result
     if original.image.kind == "jpeg" and _has_same_tables(result.data, original):
         return result
-    return dataclasses.replace(result, jpeg_quality=estimated_quality(result.data, read_header(result.data)))
+    return msgspec.structs.replace(
+        result, jpeg_quality=estimated_quality(result.data, read_header(result.data))
+    )
 
 
 def _match_lossy(result: StoredImage, seen: Displayed, original: Original) -> ImageMatch:

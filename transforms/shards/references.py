@@ -263,7 +263,7 @@ def has_details(annotations: Annotations) -> bool:
 
 def is_versioned(record: ImageRecord) -> bool:
     """Whether every file of a record has a version."""
-    return all(ref.version for ref in files_of(record))
+    return 0 not in [ref.version for ref in files_of(record)]
 
 
 def listed_content(record: ImageRecord) -> bytes:

@@ -76,7 +76,8 @@ class WriteStats(msgspec.Struct):
         self.source_bytes += source_bytes
         for image in images:
             self.encoded_bytes += len(image.data)
-            self.actions.update(image.actions)
+            for action in image.actions:
+                self.actions[action] += 1
             self.formats[image.image_format] += 1
             self.channels[image.channels] += 1
             self.dtypes[image.dtype] += 1

@@ -53,8 +53,7 @@ class DamagedLineageError(ValueError):
     """A file that `write_lineage` did not write, or that is damaged."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class EncodedRecord:
+class EncodedRecord(msgspec.Struct, frozen=True):
     """A serialised Example and its images, annotations and counts.
 
     Attributes:
@@ -141,7 +140,7 @@ class Row(HashedRow, array_like=True, frozen=True, gc=False):
         def part(span: Span) -> bytes:
             return payload[span[0] : span[0] + span[1]]
 
-        images = tuple(dataclasses.replace(image, data=part(span)) for span, image in self.images)
+        images = tuple(replace(image, data=part(span)) for span, image in self.images)
         masks = {name: part(span) for name, span in self.masks.items()}
         mapped = Mapped((), masks, tuple(map(part, self.object_masks)))
         hashes = None if self.hashed is None else (self.hashed.content, self.hashed.decoded)
@@ -196,8 +195,7 @@ def row_of(hashed: HashedImage | None, sort_key: str, source: str, record: Encod
     if source:
         spans = Spans(payload)
         images = [
-            (spans.of(image.data), dataclasses.replace(image, data=b"", decoded_hash=b""))
-            for image in record.images
+            (spans.of(image.data), replace(image, data=b"", decoded_hash=b"")) for image in record.images
         ]
         row = replace(row, images=images)
         if record.annotations:

@@ -134,8 +134,9 @@ class Statistics(msgspec.Struct):
             self.labels[label] += 1
         for label in objects:
             self.objects[label] += 1
-        self.pixels.update(pixels)
-        self.pixel_images.update(pixels.keys())
+        if pixels:
+            self.pixels.update(pixels)
+            self.pixel_images.update(pixels.keys())
         self.unlabelled += label is None
         if boxes is not None:
             self.boxes_per_image[min(len(boxes), MOST_BOXES)] += 1
@@ -299,7 +300,7 @@ class CountedFeatures:
 
 def _class_pixels(masks: Mapping[str, bytes]) -> Mapping[int, int]:
     """The pixels of each class, from the stored bytes: a reused mask has nothing else."""
-    name = next((name for name in _CLASS_MASKS if name in masks), None)
+    name = next((name for name in _CLASS_MASKS if name in masks), None) if masks else None
     if name is None:
         return NO_PIXELS
     ids = np.frombuffer(masks[name], np.uint8) if name == "class_raw" else decode_mask(masks[name])

@@ -367,8 +367,8 @@ def _status(found: os.stat_result) -> Status:
 
 
 def _check_regular(status: os.stat_result, path: str) -> None:
-    if (fault := not_regular(status.st_mode)) is not None:
-        raise OSError(errno.ENXIO, fault, path)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.ENXIO, not_regular(status.st_mode), path)
 
 
 def _path_of(descriptor: int) -> str:

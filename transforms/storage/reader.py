@@ -62,7 +62,7 @@ class ListedReader(ImageReader):
 
     def is_as_listed(self, ref: ImageRef) -> bool:
         """Whether an image, when it was read, was of the state that its reference names."""
-        return ref not in self._changed
+        return not self._changed or ref not in self._changed
 
 
 def _read(ref: ImageRef, reader: Reader) -> bytes:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from recordmill.transforms.examples.framing import FRAME_BYTES
@@ -207,7 +208,7 @@ def _without_profile(original: Original, source: Displayed, seen: ImagePolicy) -
     image = original.opened()
     if profile_of(image.data, image.kind) is None:
         return source
-    bare = dataclasses.replace(image, kind="pixels", inks=None)
+    bare = msgspec.structs.replace(image, kind="pixels", inks=None)
     return displayed_source(bare, seen)
 
 

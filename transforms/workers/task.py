@@ -7,10 +7,10 @@ import contextlib
 import mmap
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from recordmill.transforms.internal_errors import internal_errors
+from recordmill.transforms.internal_errors import as_bad_input
 from recordmill.transforms.records import BadInput
 
 ITEM_CPU_SECONDS = 20.0
@@ -74,6 +74,11 @@ class SharedPosition:
         """The worker is at an image of so many pixels, from now on within their limit of processor time."""
         self._begin(_WORKING)
         self._limit(cpu_seconds(pixels))
+
+    def measured(self, pixels: int) -> None:
+        """The image that the worker has begun has so many pixels: more than a megapixel raise its limit."""
+        if pixels >= _MEGAPIXEL:
+            self.work(pixels)
 
     def call(self, pixels: int) -> None:
         """As `work`, in a function of the user."""
@@ -146,8 +151,7 @@ class Worker:
         self.progress = progress
         self._failed: tuple[BaseException, int] | None = None
 
-    @contextlib.contextmanager
-    def item(self, index: int, stage: str = "encode") -> Iterator[None]:
+    def item(self, index: int, stage: str = "encode") -> contextlib.AbstractContextManager[None]:
         """The block works on one item of the task; only this item is lost if it fails.
 
         Unexpected exceptions become a BadInput of `stage`, with their traceback logged.
@@ -155,21 +159,44 @@ class Worker:
         Raises:
             BadInput: if it escapes from the task, this item is lost, and the others are done.
         """
+        return _Item(self, index, stage)
+
+    def begin(self, index: int) -> None:
+        """The worker begins an item."""
         self._failed = None
         self.position.enter(index)
-        # Any other exception leaves the position: a process that has run out of memory ends after it.
-        try:
-            with internal_errors(stage):
-                yield
-        except BadInput as error:
-            self._failed = (error, index)
-            self.position.leave()
-            raise
+
+    def fail(self, error: BadInput, index: int) -> None:
+        """The item has failed."""
+        self._failed = (error, index)
         self.position.leave()
 
     def failed_item(self, error: BaseException) -> int | None:
         """The index of the item that an error comes from; None where it comes from outside of items."""
         return self._failed[1] if self._failed is not None and self._failed[0] is error else None
+
+
+class _Item(contextlib.AbstractContextManager[None]):
+    """The context of `Worker.item`."""
+
+    __slots__ = ("_index", "_stage", "_worker")
+
+    def __init__(self, worker: Worker, index: int, stage: str) -> None:
+        self._worker, self._index, self._stage = worker, index, stage
+
+    def __enter__(self) -> None:
+        self._worker.begin(self._index)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            self._worker.position.leave()
+            return
+        found = as_bad_input(error, self._stage)
+        # Any other exception leaves the position: a process that has run out of memory ends after it.
+        if isinstance(found, BadInput):
+            self._worker.fail(found, self._index)
+        if found is not error:
+            raise found from error
 
 
 class Task(abc.ABC, Generic[C, R]):

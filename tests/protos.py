@@ -1,7 +1,7 @@
-"""The messages of tf.train, without TensorFlow.
+"""The messages of tf.train by protobuf, without TensorFlow, whose import takes seconds.
 
-The classes come from descriptors in a private pool: importing TensorFlow takes seconds and 0.4 GB a
-process, and a second definition in the default pool would clash with it when both are imported.
+The classes come from descriptors in a private pool: a second definition in the default pool would clash with
+TensorFlow's when both are imported.
 Source of the format: tensorflow/core/example/{example,feature}.proto.
 """
 
