@@ -54,7 +54,7 @@ def float_feature(value: object) -> Feature:
     for number in values:
         if abs(number) >= _FLOAT32_OVERFLOW and abs(number) != float("inf"):
             raise _out_of_range(number, "float32")
-    return Feature("float_list", values)
+    return Feature("float_list", list(map(float, values)))
 
 
 def bytes_feature(value: object) -> Feature:
@@ -65,6 +65,8 @@ def bytes_feature(value: object) -> Feature:
     """
     if type(value) is bytes:
         return Feature("bytes_list", (value,))
+    if type(value) is str:
+        return Feature("bytes_list", (_utf8(value),))
     values = _values(value)
     return Feature(
         "bytes_list", _required(values, (bytes,), "bytes or text (for the bytes of an array: .tobytes())")
@@ -151,13 +153,15 @@ def _scalar(value: object) -> int | float | bytes:
     if isinstance(value, float | bytes):
         return value
     if isinstance(value, str):
-        try:
-            return value.encode()
-        except UnicodeEncodeError as error:
-            raise BadInput(
-                "build", "text is not valid Unicode", f"{_short(value)}: {error.reason}"
-            ) from error
+        return _utf8(value)
     raise TypeError(f"a feature holds bool, int, float, text, bytes or a list of one of them, got {value!r}")
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput("build", "text is not valid Unicode", f"{_short(text)}: {error.reason}") from error
 
 
 def _required(values: list[Any], types: tuple[type, ...], expected: str) -> list[Any]:
