@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from recordmill.transforms.records import BadInput, JobError
 
@@ -19,24 +19,35 @@ _logged: set[str] = set()
 _receiver: Callable[[str, str], None] | None = None
 
 
-@contextlib.contextmanager
-def internal_errors(stage: str) -> Iterator[None]:
-    """Turns an unexpected exception into a BadInput, and logs its traceback. Also a decorator.
+class internal_errors(contextlib.ContextDecorator):
+    """Turns an unexpected exception into a BadInput, as `fault_of`. Also a decorator."""
 
-    JobError, MemoryError and the errors of the system pass through: the machine is at fault.
+    def __init__(self, stage: str) -> None:
+        self._stage = stage
 
-    Raises:
-        BadInput: `internal error: <class>`.
+    def __enter__(self) -> None:
+        """The block begins."""
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        fault = None if error is None else fault_of(error, self._stage)
+        if fault is not None and fault is not error:
+            raise fault from error
+
+
+def fault_of(error: BaseException, stage: str) -> BadInput | None:
+    """The fault of an input that an exception is: a BadInput itself, or an unexpected exception.
+
+    The traceback of an unexpected exception is logged; the reason is `internal error: <class>`. JobError,
+    MemoryError and the errors of the system are None: the machine is at fault.
     """
-    try:
-        yield
-    except (BadInput, JobError, MemoryError):
-        raise
-    except Exception as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # Pillow's own errors have no number
-        detail = logged(error, "an internal error failed a record; please report it")
-        raise BadInput(stage, f"{INTERNAL_ERROR}: {type(error).__name__}", detail) from error
+    if isinstance(error, BadInput):
+        return error
+    if not isinstance(error, Exception) or isinstance(error, JobError | MemoryError):
+        return None
+    if isinstance(error, OSError) and error.errno is not None:
+        return None  # Pillow's own errors have no number
+    detail = logged(error, "an internal error failed a record; please report it")
+    return BadInput(stage, f"{INTERNAL_ERROR}: {type(error).__name__}", detail)
 
 
 def logged(error: Exception, headline: str) -> str:
