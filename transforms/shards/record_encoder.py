@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from recordmill.transforms.annotations.decoded import Read
 from recordmill.transforms.annotations.mapping import OF_OBJECTS, map_annotations
 from recordmill.transforms.annotations.sample import sample_of
@@ -210,7 +212,7 @@ class RecordEncoder:
         else:
             images, source_bytes = (), 0
         encoded = self._encoded(record, images, lambda ref: self._read(ref, masks.get(ref)), same)
-        return dataclasses.replace(encoded, source_bytes=source_bytes, annotations=annotations, hashes=hashes)
+        return replace(encoded, source_bytes=source_bytes, annotations=annotations, hashes=hashes)
 
     def _encoded(
         self,
@@ -256,7 +258,7 @@ class RecordEncoder:
         encoded = self._encoded(one.record, (stored,), read)
         mapped = dataclasses.replace(encoded.mapped, notes=(*one.notes, *encoded.mapped.notes))
         hashes = one.content, stored.decoded_hash
-        return dataclasses.replace(encoded, source_bytes=one.source_bytes, mapped=mapped, hashes=hashes)
+        return replace(encoded, source_bytes=one.source_bytes, mapped=mapped, hashes=hashes)
 
     def mapped(self, record: ImageRecord, ref: ImageRef, loading: Loading = None) -> Iterator[MappedImage]:
         """The records that the function of `map_image` makes of an image.

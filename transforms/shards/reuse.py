@@ -53,8 +53,7 @@ class DamagedLineageError(ValueError):
     """A file that `write_lineage` did not write, or that is damaged."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class EncodedRecord:
+class EncodedRecord(msgspec.Struct, frozen=True):
     """A serialised Example and its images, annotations and counts.
 
     Attributes:
@@ -409,7 +408,7 @@ class PreviousRecords:
             rows = self._rows(stack)
             found = next(rows, None)
             for reference, record in records:
-                sort_key = self.sort_key(reference, record)
+                sort_key = "" if found is None else self.sort_key(reference, record)
                 while found is not None and found[0].sort_key < sort_key:
                     found = next(rows, None)
                 stored = None

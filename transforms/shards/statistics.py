@@ -134,8 +134,9 @@ class Statistics(msgspec.Struct):
             self.labels[label] += 1
         for label in objects:
             self.objects[label] += 1
-        self.pixels.update(pixels)
-        self.pixel_images.update(pixels.keys())
+        if pixels:
+            self.pixels.update(pixels)
+            self.pixel_images.update(pixels.keys())
         self.unlabelled += label is None
         if boxes is not None:
             self.boxes_per_image[min(len(boxes), MOST_BOXES)] += 1
