@@ -216,8 +216,8 @@ def _cell(value: FeatureValue) -> tuple[int, Any]:
     spelled = _NUMBER_CELL.fullmatch(value)
     if spelled is None:
         return _list_cell(value) if value[0] == "[" and value[-1] == "]" else (_TEXT, value)
-    digits, fraction = spelled.groups()
-    if digits is not None:
+    if spelled.lastindex is not None:
+        digits, fraction = spelled.groups()
         number = int(digits) if len(digits) <= 20 else INT64_MAX + 1
         if INT64_MIN <= number <= INT64_MAX:
             return (_INTEGRAL if fraction else _INT) | _inexact(number), number
