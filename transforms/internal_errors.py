@@ -19,35 +19,33 @@ _logged: set[str] = set()
 _receiver: Callable[[str, str], None] | None = None
 
 
-# A class: for each image, a generator takes three times as long.
 class internal_errors(contextlib.ContextDecorator):
-    """Turns an unexpected exception into a BadInput, as `as_bad_input`. Also a decorator.
-
-    Raises:
-        BadInput: `internal error: <class>`.
-    """
+    """Turns an unexpected exception into a BadInput, as `fault_of`. Also a decorator."""
 
     def __init__(self, stage: str) -> None:
         self._stage = stage
 
     def __enter__(self) -> None:
-        pass
+        """The block begins."""
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is not None and (found := as_bad_input(error, self._stage)) is not error:
-            raise found from error
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        fault = None if error is None else fault_of(error, self._stage)
+        if fault is not None and fault is not error:
+            raise fault from error
 
 
-def as_bad_input(error: BaseException, stage: str) -> BaseException:
-    """The failed record for an unexpected exception, whose traceback is logged.
+def fault_of(error: BaseException, stage: str) -> BadInput | None:
+    """The fault of an input that an exception is: a BadInput itself, or an unexpected exception.
 
-    JobError, MemoryError and the errors of the system stay what they are: the machine is at fault. So do a
-    BadInput, and what is no Exception.
+    The traceback of an unexpected exception is logged; the reason is `internal error: <class>`. JobError,
+    MemoryError and the errors of the system are None: the machine is at fault.
     """
-    if isinstance(error, BadInput | JobError | MemoryError) or not isinstance(error, Exception):
+    if isinstance(error, BadInput):
         return error
+    if not isinstance(error, Exception) or isinstance(error, JobError | MemoryError):
+        return None
     if isinstance(error, OSError) and error.errno is not None:
-        return error  # Pillow's own errors have no number
+        return None  # Pillow's own errors have no number
     detail = logged(error, "an internal error failed a record; please report it")
     return BadInput(stage, f"{INTERNAL_ERROR}: {type(error).__name__}", detail)
 

@@ -6,7 +6,6 @@ Eight bytes of each are shuffled.
 from __future__ import annotations
 
 from array import array
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 import apache_beam as beam
@@ -20,28 +19,29 @@ _MOST_HASHES = 1 << 20
 
 
 class HashBuckets:
-    """Hashes of 63 bits in buckets: thousands in one element."""
+    """Hashes of 63 bits; `take` puts them in buckets: thousands in one element."""
 
     def __init__(self) -> None:
-        self._buckets: defaultdict[int, array[int]] = defaultdict(lambda: array("Q"))
-        self._count = 0
+        self._hashes = array("Q")
 
     @property
     def full(self) -> bool:
         """Whether so many hashes are held that `take` should be called."""
-        return self._count >= _MOST_HASHES
+        return len(self._hashes) >= _MOST_HASHES
 
     def add(self, hashed: int, forbidden: bool = False) -> None:
         """Adds a hash. If it is `forbidden`, it counts as repeated if any record has it."""
-        self._buckets[hashed >> _BUCKET_SHIFT].append(hashed | _FORBIDDEN if forbidden else hashed)
-        self._count += 1
+        self._hashes.append(hashed | _FORBIDDEN if forbidden else hashed)
 
     def take(self) -> Iterator[tuple[int, bytes]]:
         """Yields and removes each bucket, as its number and its packed hashes."""
-        buckets, self._count = list(self._buckets.items()), 0
-        self._buckets.clear()
-        for bucket, hashes in buckets:
-            yield bucket, hashes.tobytes()
+        every, self._hashes = np.array(self._hashes, np.uint64), array("Q")
+        buckets = (every & np.uint64(_FORBIDDEN - 1)) >> np.uint64(_BUCKET_SHIFT)
+        order = np.argsort(buckets)
+        numbers, starts = np.unique(buckets[order], return_index=True)
+        parts = np.split(every[order], starts[1:])
+        for number, hashes in zip(numbers, parts, strict=False):  # one empty part without hashes
+            yield int(number), hashes.tobytes()
 
 
 class FindRepeated(beam.PTransform):

@@ -22,7 +22,7 @@ def _column(values: list[Any], untyped: bool) -> Column:
 
 
 def _stored(values: list[Any], column: Column) -> list[list[Any]]:
-    return [column.cast(None if value is ABSENT else value) for value in values]
+    return [list(column.feature(None if value is ABSENT else value).values) for value in values]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_typed_values(values: list[Any], kind: str, shape: Any, mixed: bool, sto
 )
 def test_what_does_not_fit_is_refused(column: Column, value: Any, reason: str) -> None:
     with pytest.raises(BadInput) as caught:
-        column.cast(value)
+        column.feature(value)
     assert (caught.value.stage, caught.value.reason) == ("build", reason)
 
 
@@ -217,7 +217,7 @@ def test_whatever_was_observed_fits(case: Any) -> None:
         types.observe(record)
     for name, column in types.resolve(len(records)).items():
         for record in records:
-            values = column.cast(record.get(name))
+            values = column.feature(record.get(name)).values
             if column.shape != (None,):
                 assert len(values) == (column.shape[0] if column.shape else 1)
             assert {type(value) for value in values} <= {
@@ -235,7 +235,7 @@ def test_no_digit_of_an_integer_is_lost(numbers: list[int | float], untyped: boo
     values = [f"{number:.1f}" if isinstance(number, float) else str(number) for number in numbers]
     column = _column(values if untyped else list(numbers), untyped)
     for number, value in zip(numbers, values, strict=True):
-        (stored,) = column.cast(value if untyped else number)
+        (stored,) = column.feature(value if untyped else number).values
         if column.kind == "float32":
             (stored,) = struct.unpack("f", struct.pack("f", stored))
         assert stored == number
@@ -246,6 +246,6 @@ def test_no_digit_of_an_integer_is_lost(numbers: list[int | float], untyped: boo
 def test_integer_and_text_cells_come_back_as_they_were(cells: list[str]) -> None:
     column = _column(cells, untyped=True)
     if column.kind == "int64" and column.shape == ():
-        assert [str(column.cast(cell)[0]) for cell in cells] == cells
+        assert [str(column.feature(cell).values[0]) for cell in cells] == cells
     if column.kind == "bytes" and column.shape == ():
-        assert [column.cast(cell)[0].decode() for cell in cells] == cells
+        assert [column.feature(cell).values[0].decode() for cell in cells] == cells

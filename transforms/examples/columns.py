@@ -18,6 +18,8 @@ from typing import Any, Literal
 from recordmill.transforms.examples.features import (
     INT64_MAX,
     INT64_MIN,
+    Feature,
+    Kind,
     bytes_feature,
     float_feature,
     int64_feature,
@@ -25,6 +27,7 @@ from recordmill.transforms.examples.features import (
 from recordmill.transforms.records import BadInput, FeatureValue
 
 ColumnKind = Literal["int64", "float32", "bytes"]
+KIND: dict[ColumnKind, Kind] = {"int64": "int64_list", "float32": "float_list", "bytes": "bytes_list"}
 
 # The types of the values in a column, as bits: of scalars, then, shifted, of the elements of lists. INTEGRAL
 # is a float that an int64 holds without loss; INEXACT is an integer, of either type, that float32 changes.
@@ -37,8 +40,8 @@ _FLOAT32_DIGITS = 24  # significant bits
 _EXACT = 1 << _FLOAT32_DIGITS
 
 # Canonical numbers only: 007 and +5 are codes more often than quantities, and would not come back alike.
-_INT_CELL = re.compile(r"(0|-?[1-9][0-9]*)(\.0)?")
-_FLOAT_CELL = re.compile(
+_NUMBER_CELL = re.compile(
+    r"(0|-?[1-9][0-9]*)(\.0)?|"
     r"-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|nan|NaN|-?(?:inf|Infinity)"
 )
 _FLOAT32_MAX = 3.4028234663852886e38
@@ -61,8 +64,8 @@ class Column:
     cells: bool = False
     mixed: bool = False
 
-    def cast(self, value: FeatureValue | None) -> list[Any]:
-        """The values to store, flat.
+    def feature(self, value: FeatureValue | None) -> Feature:
+        """A value as it is stored, flat.
 
         Args:
             value: as the source has it; None if the record has none.
@@ -73,29 +76,28 @@ class Column:
         # Cells as they are; a list of text is never of shape ().
         is_cell_text = self.cells and self.kind == "bytes" and self.shape == ()
         if value is None or (self.cells and value == ""):
-            values: list[Any] = [b""] if is_cell_text else []
+            feature = Feature(KIND[self.kind], (b"",) if is_cell_text else ())
         elif self.cells and not is_cell_text:
             bits, read = _cell(value)
             if not bits >> _SHIFT and self.kind == "bytes":  # an empty list in a column of lists of text
                 detail = f"got {value!r}, expected a JSON list"
                 raise BadInput("build", "value does not fit its column", detail)
-            values = self._stored(read)
+            feature = self._stored(read)
         else:
-            values = self._stored(value)
-        if self.shape != (None,) and len(values) != (self.shape[0] if self.shape else 1):
-            detail = f"got {len(values)} values, the column has shape {self.shape}"
+            feature = self._stored(value)
+        count = len(feature.values)
+        if self.shape != (None,) and count != (self.shape[0] if self.shape else 1):
+            detail = f"got {count} values, the column has shape {self.shape}"
             raise BadInput("build", "value does not fit its column", detail)
-        return values
+        return feature
 
-    def _stored(self, value: Any) -> list[Any]:
+    def _stored(self, value: Any) -> Feature:
         if self.mixed:
             value = [_as_text(item) for item in value] if isinstance(value, tuple) else _as_text(value)
         if self.kind == "int64":
             value = tuple(map(_as_integer, value)) if isinstance(value, tuple) else _as_integer(value)
-            return list(int64_feature(value).values)
-        if self.kind == "float32":
-            return list(map(float, float_feature(value).values))
-        return list(bytes_feature(value).values)
+            return int64_feature(value)
+        return float_feature(value) if self.kind == "float32" else bytes_feature(value)
 
 
 @dataclasses.dataclass(slots=True)
@@ -211,19 +213,19 @@ def _cell(value: FeatureValue) -> tuple[int, Any]:
     """The bits of a cell that is not empty, and the value it spells: a number, a tuple or its text."""
     if not isinstance(value, str):
         raise TypeError(f"a CSV cell must be text, got {value!r} of type {type(value).__name__}")
-    integer = _INT_CELL.fullmatch(value)
-    if integer:
-        digits, fraction = integer.groups()
+    spelled = _NUMBER_CELL.fullmatch(value)
+    if spelled is None:
+        return _list_cell(value) if value[0] == "[" and value[-1] == "]" else (_TEXT, value)
+    if spelled.lastindex is not None:
+        digits, fraction = spelled.groups()
         number = int(digits) if len(digits) <= 20 else INT64_MAX + 1
         if INT64_MIN <= number <= INT64_MAX:
             return (_INTEGRAL if fraction else _INT) | _inexact(number), number
         if not fraction:
             return _TEXT, value
-    if _FLOAT_CELL.fullmatch(value):
-        real = float(value)
-        is_lost = abs(real) > _FLOAT32_MAX and value[-1] not in "fy"  # inf and Infinity are meant so
-        return (_TEXT, value) if is_lost else (_FLOAT, real)
-    return _list_cell(value) if value[0] == "[" and value[-1] == "]" else (_TEXT, value)
+    real = float(value)
+    is_lost = abs(real) > _FLOAT32_MAX and value[-1] not in "fy"  # inf and Infinity are meant so
+    return (_TEXT, value) if is_lost else (_FLOAT, real)
 
 
 def _list_cell(value: str) -> tuple[int, Any]:

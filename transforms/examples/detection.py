@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recordmill.transforms.examples import schema as s
-from recordmill.transforms.examples.columns import Column, ColumnKind
+from recordmill.transforms.examples.columns import KIND, Column, ColumnKind
 from recordmill.transforms.examples.features import Feature, bytes_feature
 from recordmill.transforms.records import AnnotatedObject, BadInput, ImageRecord, Mapped, StoredImage
 
@@ -99,10 +99,8 @@ def _attribute_features(
     features = {}
     for name, attribute in attributes.items():
         column = _stored_as(name, attribute)
-        values: list[Any] = []
-        for one in objects:
-            values.append(_attribute(column, name, one))
-        features[_OBJECT + name] = Feature(s.KIND[column.kind], values)
+        values = [_attribute(column, name, one) for one in objects]
+        features[_OBJECT + name] = Feature(KIND[column.kind], values)
     return features
 
 
@@ -111,7 +109,7 @@ def _attribute(column: Column, name: str, one: AnnotatedObject) -> Any:
     value = one.attributes.get(name)
     if value is None or (column.cells and value == ""):
         return _ABSENT[column.kind]
-    values = column.cast(value)
+    values = column.feature(value).values
     if len(values) != 1:
         detail = f"attribute {name!r} of an object is {value!r}; each object has one value"
         raise BadInput("build", "value does not fit its column", detail)

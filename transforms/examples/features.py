@@ -63,7 +63,7 @@ def float_feature(value: object) -> Feature:
     for number in values:
         if abs(number) >= _FLOAT32_OVERFLOW and abs(number) != float("inf"):
             raise _out_of_range(number, "float32")
-    return Feature("float_list", values)
+    return Feature("float_list", list(map(float, values)))
 
 
 def bytes_feature(value: object) -> Feature:

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, Protocol, TypeVar, runtime_checkable
 
 from recordmill.transforms.examples.columns import Column, ColumnKind
-from recordmill.transforms.examples.features import Feature, Kind, bytes_feature, utf8
+from recordmill.transforms.examples.features import Feature, bytes_feature, utf8
 from recordmill.transforms.examples.labels import LabelMap
 from recordmill.transforms.records import (
     AnnotatedObject,
     BadInput,
     Box,
-    FeatureValue,
     ImageRecord,
     Mapped,
     StoredImage,
@@ -27,7 +26,6 @@ CLASS_MASKS = frozenset({"class", "panoptic", "object_masks"})
 PIXEL_FORMATS = frozenset({"raw", "tensor"})
 """Stored formats that are pixels, not an encoded image; their shape is stored too."""
 
-KIND: dict[ColumnKind, Kind] = {"int64": "int64_list", "float32": "float_list", "bytes": "bytes_list"}
 _DTYPE: dict[ColumnKind, Dtype] = {"int64": "int64", "float32": "float32", "bytes": "string"}
 _LABEL = ("image/class/label", "image/class/text")
 _T = TypeVar("_T")
@@ -250,12 +248,7 @@ def column_features(record: ImageRecord, columns: Mapping[str, Column]) -> dict[
         BadInput: a value does not fit its column.
     """
     values = record.annotations.features
-    return {name: column_feature(column, values.get(name)) for name, column in columns.items()}
-
-
-def column_feature(column: Column, value: FeatureValue | None) -> Feature:
-    """One value of a column; None if it is absent."""
-    return Feature(KIND[column.kind], column.cast(value))
+    return {name: column.feature(values.get(name)) for name, column in columns.items()}
 
 
 def column_specs(columns: Mapping[str, Column]) -> dict[str, FeatureSpec]:

@@ -49,7 +49,7 @@ class Sequences(s.SequenceSchema):
                 for name, feature in s.label_features(step, settings.labels).items():
                     lists[name].append(feature)
         for name, column in settings.steps.items():
-            lists[name] = [s.column_feature(column, value) for value in steps.lists.get(name, ())]
+            lists[name] = [column.feature(value) for value in steps.lists.get(name, ())]
         return lists
 
     def list_specs(self, summary: s.DatasetSummary) -> dict[str, s.FeatureSpec]:

@@ -6,6 +6,7 @@ Files of records concatenate byte for byte.
 from __future__ import annotations
 
 import array
+import functools
 import hashlib
 import struct
 from collections.abc import Iterable, Iterator
@@ -39,8 +40,7 @@ class RecordWriter:
     def write(self, payload: bytes) -> None:
         """Writes one record, framed. An OSError leaves a file that must be thrown away."""
         size = len(payload)
-        length = _length_bytes(size)
-        head = length + _crc_bytes(masked_crc32c(length))
+        head = _head(size)
         tail = _crc_bytes(masked_crc32c(payload))
         if size < _COPY_BELOW:
             frame = head + payload + tail
@@ -57,6 +57,13 @@ class RecordWriter:
     def sha256(self) -> str:
         """SHA-256 of all bytes written, in hex."""
         return self._digest.hexdigest()
+
+
+@functools.lru_cache
+def _head(size: int) -> bytes:
+    """The head of a frame; small records often have the same size."""
+    length = _length_bytes(size)
+    return length + _crc_bytes(masked_crc32c(length))
 
 
 def index_lines(lengths: Iterable[int], start: int = 0) -> Iterator[str]:

@@ -407,7 +407,7 @@ class PreviousRecords:
             rows = self._rows(stack)
             found = next(rows, None)
             for reference, record in records:
-                sort_key = self.sort_key(reference, record)
+                sort_key = "" if found is None else self.sort_key(reference, record)
                 while found is not None and found[0].sort_key < sort_key:
                     found = next(rows, None)
                 stored = None

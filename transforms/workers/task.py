@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import abc
-import contextlib
 import mmap
 import os
 import signal
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from recordmill.transforms.internal_errors import as_bad_input
+from recordmill.transforms.internal_errors import fault_of
 from recordmill.transforms.records import BadInput
 
 ITEM_CPU_SECONDS = 20.0
@@ -149,54 +148,46 @@ class Worker:
     def __init__(self, position: SharedPosition | None = None, progress: Progress = no_progress) -> None:
         self.position = position or SharedPosition()
         self.progress = progress
-        self._failed: tuple[BaseException, int] | None = None
+        self.failed: tuple[BaseException, int] | None = None  # the error of the last item, and its index
 
-    def item(self, index: int, stage: str = "encode") -> contextlib.AbstractContextManager[None]:
-        """The block works on one item of the task; only this item is lost if it fails.
+    def item(self, index: int, stage: str = "encode") -> _Item:
+        """A context whose block works on one item of the task; only this item is lost if it fails.
 
         Unexpected exceptions become a BadInput of `stage`, with their traceback logged.
 
         Raises:
             BadInput: if it escapes from the task, this item is lost, and the others are done.
         """
+        self.failed = None
         return _Item(self, index, stage)
-
-    def begin(self, index: int) -> None:
-        """The worker begins an item."""
-        self._failed = None
-        self.position.enter(index)
-
-    def fail(self, error: BadInput, index: int) -> None:
-        """The item has failed."""
-        self._failed = (error, index)
-        self.position.leave()
 
     def failed_item(self, error: BaseException) -> int | None:
         """The index of the item that an error comes from; None where it comes from outside of items."""
-        return self._failed[1] if self._failed is not None and self._failed[0] is error else None
+        return self.failed[1] if self.failed is not None and self.failed[0] is error else None
 
 
-class _Item(contextlib.AbstractContextManager[None]):
-    """The context of `Worker.item`."""
-
-    __slots__ = ("_index", "_stage", "_worker")
+class _Item:
+    """The context of `Worker.item`. A generator would take several times as long."""
 
     def __init__(self, worker: Worker, index: int, stage: str) -> None:
-        self._worker, self._index, self._stage = worker, index, stage
+        self._worker = worker
+        self._index = index
+        self._stage = stage
 
     def __enter__(self) -> None:
-        self._worker.begin(self._index)
+        self._worker.position.enter(self._index)
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is not None:
+            fault = fault_of(error, self._stage)
+            if fault is None:  # the position stays: a process that has run out of memory ends after it
+                return
+            self._worker.failed = (fault, self._index)
             self._worker.position.leave()
+            if fault is not error:
+                raise fault from error
             return
-        found = as_bad_input(error, self._stage)
-        # Any other exception leaves the position: a process that has run out of memory ends after it.
-        if isinstance(found, BadInput):
-            self._worker.fail(found, self._index)
-        if found is not error:
-            raise found from error
+        self._worker.position.leave()
 
 
 class Task(abc.ABC, Generic[C, R]):
