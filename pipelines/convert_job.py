@@ -57,6 +57,7 @@ class _Conversion(Job):
     """The job that publishes a dataset."""
 
     preload = "recordmill.transforms.shards.tasks"
+    preload_last = "recordmill.transforms.reporting.ready"
 
     def __init__(self, options: ConvertOptions) -> None:
         super().__init__(options.dataset.workers, _UNFINISHED, file_system(options.output).has_latency)

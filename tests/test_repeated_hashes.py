@@ -1,16 +1,19 @@
-"""HashBuckets: all hashes, each in the bucket of its first bits, whether forbidden or not."""
+"""The hashes that occur more than once, against a count of each."""
 
 from array import array
+from collections import Counter
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.transforms.repeated_hashes import HashBuckets, packed_repeated
+from recordmill.transforms.repeated_hashes import HashBuckets, RepeatedHashes, packed_repeated
 
-HASHES = st.one_of(st.integers(0, 2**63 - 1), st.sampled_from([0, 1 << 55, (1 << 55) - 1, 2**63 - 1]))
+_HASHES = st.one_of(st.integers(0, 2**63 - 1), st.sampled_from([0, 1 << 55, (1 << 55) - 1, 2**63 - 1]))
+_FEW = st.integers(0, 7).map(lambda number: number << 60 | number)  # 63 bits
 
 
-@given(st.lists(st.tuples(HASHES, st.booleans()), max_size=50))
+@given(st.lists(st.tuples(_HASHES, st.booleans()), max_size=50))
 def test_each_hash_is_in_its_bucket(added: list[tuple[int, bool]]) -> None:
     buckets = HashBuckets()
     for hashed, forbidden in added:
@@ -23,9 +26,24 @@ def test_each_hash_is_in_its_bucket(added: list[tuple[int, bool]]) -> None:
     assert sorted(found) == sorted(expected)
 
 
-def test_repeated_and_forbidden_hashes_are_found() -> None:
+@given(st.lists(_FEW), st.lists(_FEW), st.integers(0, 3))
+def test_repeated_hashes_are_those_that_occur_twice_or_that_are_forbidden(
+    hashes: list[int], forbidden: list[int], cut: int
+) -> None:
     buckets = HashBuckets()
-    for hashed, forbidden in ((5, False), (7, False), (5, False), (9, True), (7, True), (9, True)):
-        buckets.add(hashed, forbidden)
-    ((_, packed),) = buckets.take()
-    assert [hashed for part in packed_repeated([packed]) for hashed in array("Q", part)] == [5, 7]
+    for one in hashes:
+        buckets.add(one)
+    for one in forbidden:
+        buckets.add(one, forbidden=True)
+    found = []
+    for _, packed in buckets.take():
+        at = 8 * cut
+        found += packed_repeated([packed[:at], packed[at:]])  # as two bundles make them
+    expected = {one for one, times in Counter(hashes).items() if times > 1 or one in forbidden}
+    every = sorted({*hashes, *forbidden})
+    assert sorted(np.frombuffer(b"".join(found), np.uint64).tolist()) == sorted(expected)
+    assert RepeatedHashes(found).has(every).tolist() == [one in expected for one in every]
+
+
+def test_a_bucket_without_repeated_hashes_has_no_element() -> None:
+    assert list(packed_repeated([array("Q", [3, 1]).tobytes(), array("Q", [2]).tobytes()])) == []

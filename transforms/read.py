@@ -25,7 +25,8 @@ from recordmill.transforms.storage.scratch import scratch_folder
 from recordmill.transforms.storage.zip_member import check_size
 from recordmill.transforms.workers import process
 
-_PROGRESS_STEP = 1000
+# Records between two reports. So many are worth a second worker process, which is woken.
+_PROGRESS_STEP = 500
 
 _Part = Any
 """A part of an input, as its source has it; None is all of it."""

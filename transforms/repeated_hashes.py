@@ -76,13 +76,13 @@ class RepeatedHashes:
 
 def packed_repeated(packed: Iterable[bytes]) -> Iterator[bytes]:
     """The repeated hashes of a bucket, packed; nothing if there are none."""
-    every = _unpacked(packed)
-    is_forbidden = every >= np.uint64(_FORBIDDEN)
-    hashes = np.sort(every[~is_forbidden])
-    forbidden = np.intersect1d(hashes, every[is_forbidden] - np.uint64(_FORBIDDEN))
-    repeated = np.union1d(hashes[1:][hashes[1:] == hashes[:-1]], forbidden)
+    every = np.sort(_unpacked(packed))
+    hashes, forbidden = np.split(every, [np.searchsorted(every, np.uint64(_FORBIDDEN))])
+    repeated = hashes[1:][hashes[1:] == hashes[:-1]]
+    if len(forbidden):
+        repeated = np.append(repeated, hashes[np.isin(hashes, forbidden - np.uint64(_FORBIDDEN))])
     if len(repeated):
-        yield repeated.tobytes()
+        yield np.unique(repeated).tobytes()
 
 
 def _unpacked(packed: Iterable[bytes]) -> npt.NDArray[np.uint64]:

@@ -125,12 +125,13 @@ def new_pipeline(runner: str, beam_args: Sequence[str]) -> beam.Pipeline:
         BadCall: Beam has no such runner, or refuses the value of a flag.
     """
     import apache_beam as beam
-    from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+    from recordmill.transforms.beam_options import Options
 
     flags = [_PRISM_TIMEOUT, *beam_args] if runner == "PrismRunner" else list(beam_args)
     try:
-        return beam.Pipeline(FnApiRunner() if runner == DIRECT_RUNNER else runner, PipelineOptions(flags))
+        return beam.Pipeline(FnApiRunner() if runner == DIRECT_RUNNER else runner, Options(flags))
     except ValueError as error:
         raise BadCall(f"--runner is {runner!r}: {' '.join(str(error).split())}") from error
 

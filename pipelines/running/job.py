@@ -32,9 +32,11 @@ class Job:
 
     Attributes:
         preload: module that the processes import before their first task.
+        preload_last: module that one of them imports after it, for a task at the end of the job.
     """
 
     preload = "recordmill.transforms.images.store"
+    preload_last = ""
 
     def __init__(self, workers: int, unfinished: str, uses_cloud: bool = False) -> None:
         self.workers = workers
@@ -65,7 +67,7 @@ def run_job(options: JobOptions, job: Job) -> bool:
     try:
         with progress_display(options.shown):
             if job.workers > 1:
-                process.prestart(job.workers, job.preload)
+                process.prestart(job.workers, job.preload, job.preload_last)
             pipeline = _assembled(options, job)
             if options.on_a_cluster:
                 interruption.set_message("the job may continue on its cluster: cancel it there\n")

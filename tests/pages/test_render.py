@@ -12,7 +12,7 @@ def test_a_name_that_is_not_given_is_an_error() -> None:
 
 
 def test_values_are_escaped() -> None:
-    page = render._environment().from_string("{{ value }} {{ value | name }}")
+    page = render.environment().from_string("{{ value }} {{ value | name }}")
     text = page.render(value="<b>\"'&/x")
     assert text == ('&lt;b&gt;&#34;&#39;&amp;/x <bdi dir="ltr">&lt;b&gt;&#34;&#39;&amp;/<wbr>x</bdi>')
 

@@ -41,9 +41,9 @@ class _Workers:
         self._forget_others()
         return self._take()
 
-    def prestart(self, processes: int, preload: str) -> None:
+    def prestart(self, *args: Any) -> None:
         self._forget_others()
-        self._prestart(processes, preload)
+        self._prestart(*args)
 
     def _forget_others(self) -> None:
         here = _surroundings()

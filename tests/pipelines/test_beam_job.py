@@ -1,11 +1,15 @@
 """What a job's end is told as, whatever the runner makes of it."""
 
+import copy
 import logging
+import pickle
+from collections.abc import Callable
 
 import pytest
-from apache_beam.options.pipeline_options import PortableOptions
+from apache_beam.options.pipeline_options import GoogleCloudOptions, PortableOptions, SetupOptions
 
 from recordmill.pipelines.running.beam_job import exit_status, new_pipeline, set_up_logging
+from recordmill.transforms.beam_options import Options
 
 _WORKER_LOG = "apache_beam.runners.worker.sdk_worker"
 
@@ -47,3 +51,25 @@ def test_an_error_of_the_program_keeps_its_traceback() -> None:
 def test_a_job_on_prism_may_run_for_days(flags: tuple[str, ...], seconds: int) -> None:
     pipeline = new_pipeline("PrismRunner", flags)
     assert pipeline.options.view_as(PortableOptions).job_server_timeout == seconds
+
+
+def test_views_of_options_share_their_values() -> None:
+    options = Options(["--job_name=first", "--sdk_location=x"])
+    view = options.view_as(GoogleCloudOptions)
+    view.job_name = "second"
+    again = options.view_as(GoogleCloudOptions)
+    assert type(again) is GoogleCloudOptions
+    assert again is view
+    assert options.view_as(SetupOptions).sdk_location == "x"
+    assert options.get_all_options()["job_name"] == "second"
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda options: pickle.loads(pickle.dumps(options))])
+def test_a_copy_of_options_has_its_own_values(copied: Callable[[Options], Options]) -> None:
+    options = Options(["--job_name=first"])
+    options.view_as(GoogleCloudOptions).job_name = "second"
+    copy_of = copied(options)
+    assert copy_of.view_as(GoogleCloudOptions).job_name == "second"
+    copy_of.view_as(GoogleCloudOptions).job_name = "third"
+    assert options.view_as(GoogleCloudOptions).job_name == "second"
+    assert copy_of.get_all_options()["job_name"] == "third"

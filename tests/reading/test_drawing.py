@@ -152,6 +152,28 @@ def test_a_mask_tints_what_it_covers_and_nothing_else() -> None:
     assert (picture[mask == 0] == GRAY).all()
 
 
+@pytest.mark.parametrize(
+    ("height", "width"), [(960, 1280), (961, 1283), (375, 500), (288, 288), (1200, 9), (3, 2000)]
+)
+def test_a_jpeg_is_scaled_down_while_it_is_decoded(height: int, width: int) -> None:
+    smooth = Image.fromarray(RNG.integers(0, 256, (4, 4, 3), dtype=np.uint8)).resize((width, height))
+    file = encoded(smooth, "JPEG", quality=95, subsampling=0)
+    expected = picture_of(StoredImageBytes(encoded(Image.open(io.BytesIO(file)))), 288)
+    picture = picture_of(StoredImageBytes(file), 288)
+    assert picture.shape == expected.shape
+    # A strip becomes two pixels wide, of a few columns that were scaled before.
+    assert np.abs(picture.astype(int) - expected).mean() < (3 if min(height, width) > 9 else 8)
+
+
+def test_a_picture_needs_fewer_pixels_than_a_stored_image() -> None:
+    image = StoredImageBytes(encoded(np.zeros((960, 1280, 3), np.uint8), "JPEG"))
+    of_picture, stored = drawing._opened(image).decode_scaled, image.opened().decode_scaled
+    assert of_picture is not None
+    assert stored is not None
+    assert of_picture(216, 288).pixels.shape == (360, 480, 3)
+    assert stored(216, 288).pixels.shape == (720, 960, 3)
+
+
 def test_a_mask_is_scaled_with_its_image() -> None:
     mask = np.zeros((400, 400), np.uint8)
     mask[:, 200:] = 1

@@ -25,12 +25,13 @@ def render_page(template: str, **values: Any) -> str:
         template: file name of a template, such as `report.html`.
         values: the names that the template uses.
     """
-    page = _environment().get_template(template).render(values)
+    page = environment().get_template(template).render(values)
     return page.encode("utf-8", "replace").decode("utf-8")
 
 
 @functools.cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """What renders pages; it keeps the templates that have been read."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -39,6 +40,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        optimized=False,  # each template is rendered once
     )
     environment.filters.update(
         name=name_markup,

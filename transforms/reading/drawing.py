@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import colorsys
+import dataclasses
 import functools
 import importlib.util
 import os
@@ -14,7 +15,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from recordmill.transforms.images.exif import Array
-from recordmill.transforms.images.picture import to_eight_bits
+from recordmill.transforms.images.picture import OpenedImage, to_eight_bits
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.render import render
 from recordmill.transforms.internal_errors import internal_errors
@@ -149,11 +150,25 @@ def picture_of(image: StoredImageBytes, side: int) -> Array:
         BadInput: it cannot be decoded.
     """
     policy = ImagePolicy(image_format="raw", max_side=side, color="rgb")
-    pixels = to_eight_bits(render(image.opened(), 1, policy).picture.expanded())
+    pixels = to_eight_bits(render(_opened(image), 1, policy).picture.expanded())
     factor = max(1, side // max(pixels.shape[:2]))
     if factor > 1:
         pixels = pixels.repeat(factor, axis=0).repeat(factor, axis=1)
     return _on_checks(pixels) if pixels.shape[2] == 4 else np.array(pixels)
+
+
+def _opened(image: StoredImageBytes) -> OpenedImage:
+    """The image, which is scaled down further while it is decoded than one that will be stored.
+
+    What is accurate enough for half of a size is not smaller than that size.
+    """
+    opened = image.opened()
+    decode = opened.decode_scaled
+    if decode is None:
+        return opened
+    return dataclasses.replace(
+        opened, decode_scaled=lambda height, width: decode(-(-height // 2), -(-width // 2))
+    )
 
 
 def _on_checks(pixels: Array) -> Array:

@@ -99,15 +99,17 @@ def kill_all() -> None:
         process.popen.kill()
 
 
-def prestart(processes: int, preload: str) -> None:
+def prestart(processes: int, preload: str, preload_last: str = "") -> None:
     """Starts processes that will be needed, while this one is still small and has time.
 
     The first is woken at once, the others sleep until `wake_idle` or until they are used. Unused ones end
-    with this process. `preload` is the module of their tasks.
+    with this process. `preload` is the module of their tasks; the first also imports `preload_last`.
     """
     with _idle_lock:
         _idle.extend(WorkerProcess.spawn(preload) for _ in range(processes - len(_idle)))
         for process in _idle[:1]:
+            process.wake()
+            process.preload = preload_last
             process.wake()
 
 

@@ -1,0 +1,11 @@
+"""Imported by a process that will draw report.html, while it waits: the modules and templates of the page."""
+
+from recordmill.transforms.pages.render import environment
+from recordmill.transforms.reporting import page
+
+__all__ = ["TEMPLATES", "page"]
+
+TEMPLATES = ("base.html", "charts.html", "report.html", "style.css")
+
+for _name in TEMPLATES:
+    environment().get_template(_name)
