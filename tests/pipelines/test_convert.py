@@ -10,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jsonschema
 import numpy as np
 import pytest
 from PIL import Image
@@ -18,6 +17,7 @@ from PIL import Image
 from benchmarks.drawings import draw, draw_folder
 from recordmill.transforms.storage.local import LocalFileSystem
 from tests.conftest import Figure
+from tests.lazy import jsonschema
 from tests.pipelines.conversion import by_key, convert, convert_call, digests, examples, failures, manifest
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,6 @@ import io
 import json
 from pathlib import Path
 
-import jsonschema
 import numpy as np
 import pytest
 from PIL import Image
@@ -15,7 +14,7 @@ from rich.filesize import decimal
 from benchmarks.drawings import draw
 from recordmill.pipelines.options.convert import parse_convert
 from recordmill.transforms.images.policy import ImagePolicy
-from tests.lazy import tf, tfds
+from tests.lazy import jsonschema, tf, tfds
 from tests.pipelines.conversion import by_key, convert, digests, examples, failures, manifest
 
 SCHEMA = Path(__file__).parents[2] / "transforms" / "shards" / "manifest.schema.json"

@@ -4,11 +4,11 @@ import csv
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from benchmarks.drawings import draw
 from recordmill.transforms.shards.overview import DataWarning
+from tests.lazy import jsonschema
 from tests.pipelines.conversion import convert, digests, failures, manifest
 
 SCHEMA = Path(__file__).parents[2] / "transforms/shards/manifest.schema.json"
