@@ -175,7 +175,10 @@ def test_a_failed_job(submitter: Submitter) -> None:
 @pytest.mark.parametrize(
     ("other_job", "refusal", "message"),
     [
-        ("another-id", None, "There is already active job named night with id: another-id."),
+        pytest.param(
+            *("another-id", None, "There is already active job named night with id: another-id."),
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             *("", (403, "The caller has no permission"), "Dataflow refuses the job: 403 "),
             marks=pytest.mark.slow,

@@ -106,6 +106,7 @@ def test_a_folder_of_labels(photos: Path, tmp_path: Path) -> None:
         assert sum(length for _, length in frames) == len(contents)
 
 
+@pytest.mark.slow
 def test_tfds_loads_the_folder(photos: Path, tmp_path: Path) -> None:
     import tensorflow_datasets as tfds
 
@@ -152,6 +153,7 @@ def test_same_bytes_whatever_the_order_of_creation_and_the_workers(
     assert manifest(output)["counts"]["written"] == 540
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mode", ["multi_threading", pytest.param("multi_processing", marks=pytest.mark.slow)]
 )
@@ -208,6 +210,7 @@ def test_splits_from_the_folders(photos: Path, tmp_path: Path) -> None:
     assert set(manifest(tmp_path / "all")["splits"]) == {"all"}
 
 
+@pytest.mark.slow
 def test_group_by_keeps_groups_together(tmp_path: Path) -> None:
     rows = "".join(f"{number},{number % 40}\n" for number in range(400))
     (tmp_path / "rows.csv").write_text(f"x,patient\n{rows}")
@@ -249,6 +252,7 @@ def test_raw_pixels_equal_the_decoded_source(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found[48, 64, 3], decoded)
 
 
+@pytest.mark.slow
 def test_tensor_is_what_parse_tensor_reads(photos: Path, tmp_path: Path) -> None:
     import tensorflow as tf
 
@@ -367,6 +371,7 @@ def write_idx(path: Path, values: np.ndarray) -> None:
     path.write_bytes(gzip.compress(contents) if path.suffix == ".gz" else contents)
 
 
+@pytest.mark.slow
 def test_idx(tmp_path: Path) -> None:
     import tensorflow as tf
 
@@ -392,6 +397,7 @@ def test_idx(tmp_path: Path) -> None:
             assert one["image/format"] == [b"png"]
 
 
+@pytest.mark.slow
 def test_imagenet_schema_and_rename(photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     args = ("--schema=imagenet", "--rename=image/encoded=jpeg,image/class/label=y")
@@ -499,11 +505,12 @@ def test_plan_writes_nothing(photos: Path, tmp_path: Path, capfd: pytest.Capture
 @pytest.mark.parametrize(
     "command",
     [
-        pytest.param([sys.executable, "-m", "recordmill.pipelines.convert"], marks=pytest.mark.slow),
-        pytest.param([sys.executable, str(ROOT / "pipelines/convert.py")], marks=pytest.mark.slow),
+        [sys.executable, "-m", "recordmill.pipelines.convert"],
+        [sys.executable, str(ROOT / "pipelines/convert.py")],
         [sys.executable, "-m", "recordmill.pipelines.cli", "convert"],
     ],
 )
+@pytest.mark.slow
 def test_every_way_to_start_it(photos: Path, tmp_path: Path, command: list[str]) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     call = [*command, "--input", str(photos), "--output", str(tmp_path / "out")]

@@ -161,6 +161,7 @@ def test_a_seed_is_an_order(rows: Path) -> None:
     assert sorted(one) == sorted(other) == sorted(stored(rows)) and one != stored(rows)
 
 
+@pytest.mark.slow
 def test_every_epoch_has_an_order_of_its_own(rows: Path) -> None:
     found = load(rows, shuffle=True, seed=4)
     first, second = numbers(found), numbers(found)
@@ -193,6 +194,7 @@ def test_workers_share_a_split(rows: Path, how: Any, workers: int) -> None:
         assert max(map(len, found)) - min(map(len, found)) <= 1
 
 
+@pytest.mark.slow
 def test_more_workers_than_shards(rows: Path) -> None:
     with pytest.raises(ValueError, match="there are 5 shards for 6 workers; give shard_by='record'"):
         load(rows, shard=(6, 0), shard_by="file")
@@ -272,6 +274,7 @@ def test_names_that_lie_beside_foreign_files(rows: Path, tmp_path: Path) -> None
     assert found.element_spec["label"] == tf.TensorSpec([2], tf.float32)
 
 
+@pytest.mark.slow
 def test_single_files_and_patterns(rows: Path) -> None:
     files = sorted(rows.glob("train-*.tfrecord"))
     assert (

@@ -182,14 +182,9 @@ def test_next_to_a_dataset(photos: Path, tmp_path: Path, planted: Planted, figur
 
 @pytest.mark.parametrize(
     "function",
-    [
-        "commit",
-        *(
-            pytest.param(name, marks=pytest.mark.slow)
-            for name in ("write_journal", "unpublish", "complete_moves", "write_metadata_files")
-        ),
-    ],
+    ["commit", "write_journal", "unpublish", "complete_moves", "write_metadata_files"],
 )
+@pytest.mark.slow
 def test_where_a_job_was_killed(
     function: str, photos: Path, tmp_path: Path, planted: Planted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -298,6 +293,7 @@ def test_a_link_or_a_pipe_that_is_named(args: tuple[str, str], photos: Path, tmp
     assert pipe.is_fifo() and not (tmp_path / "none.png").exists()
 
 
+@pytest.mark.slow
 def test_a_manifest_is_no_page(photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     assert convert("--input", photos, "--output", output) == 0

@@ -86,6 +86,7 @@ print(json.dumps([told(one) for one in found]))
     assert sorted(run(classes, script)) == expected(classes)
 
 
+@pytest.mark.slow
 def test_sequences(words: Path) -> None:
     script = """
 name = "train-00000-of-00001"

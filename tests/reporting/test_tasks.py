@@ -148,6 +148,7 @@ def test_a_page_whose_records_cannot_be_drawn(
     assert (logged in caplog.text) if logged else not caplog.records
 
 
+@pytest.mark.slow
 def test_the_process_that_publishes_draws_nothing() -> None:
     """It does not even import what draws."""
     code = (

@@ -82,6 +82,7 @@ def test_versions_follow_each_other(some: Rerun, tmp_path: Path) -> None:
     assert work(home / "1.0.3") == (2, 2, 0)
 
 
+@pytest.mark.slow
 def test_nothing_has_changed(some: Rerun, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     home = some.home(tmp_path)
     put(some.input, some.edit.before)
