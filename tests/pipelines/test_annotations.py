@@ -332,6 +332,7 @@ def test_detection_records_come_back_as_they_were(turned: Path, tmp_path: Path) 
     assert (second / "label_map.pbtxt").read_text() == (first / "label_map.pbtxt").read_text()
 
 
+@pytest.mark.slow
 def test_an_image_of_another_size_than_its_annotations_say_fails(turned: Path, tmp_path: Path) -> None:
     (turned / "images/2.jpg").write_bytes(jpeg(60, 100, {}))
     output = tmp_path / "out"

@@ -175,6 +175,7 @@ def test_a_split_whose_records_all_fail(tmp_path: Path, capfd: pytest.CaptureFix
     assert "split 'val' is empty: all its 1 records failed" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_keys_that_are_not_unique_fail_before_a_record_is_written(tmp_path: Path) -> None:
     records = [
         ImageRecord(key, None, annotations=Annotations((), {"x": number}), origin=f"line {number}")

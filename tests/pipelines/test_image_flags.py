@@ -109,6 +109,7 @@ def test_plain_is_pixels_unless_told_otherwise(photos: Path, tmp_path: Path) -> 
     assert told.dataset.policy.image_format == "keep"
 
 
+@pytest.mark.slow
 def test_every_flag_at_once_gives_the_same_bytes_twice(
     photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

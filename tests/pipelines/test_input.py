@@ -139,6 +139,7 @@ def test_lost_records_are_an_error(rows: Path, tmp_path: Path) -> None:
         numbers(load(tmp_path))
 
 
+@pytest.mark.slow
 def test_batches_and_epochs_are_counted(rows: Path) -> None:
     count = len(stored(rows))
     full, rest = divmod(count, 8)
@@ -154,6 +155,7 @@ def test_batches_and_epochs_are_counted(rows: Path) -> None:
     assert sorted(numbers(endless.take(2 * count))) == sorted(stored(rows) * 2)
 
 
+@pytest.mark.slow
 def test_a_seed_is_an_order(rows: Path) -> None:
     one, same = numbers(load(rows, shuffle=True, seed=4)), numbers(load(rows, shuffle=True, seed=4))
     other = numbers(load(rows, shuffle=True, seed=5))
@@ -386,6 +388,7 @@ def test_labels_that_are_missing_are_counted(partly_labelled: Path) -> None:
             load_dataset(str(partly_labelled / "none"), as_supervised=True, **options)
 
 
+@pytest.mark.slow
 def test_missing_labels_of_a_file_without_a_manifest(partly_labelled: Path, tmp_path: Path) -> None:
     (shard,) = (partly_labelled / "partly").glob("*.tfrecord")
     (tmp_path / "foreign.tfrecord").write_bytes(shard.read_bytes())

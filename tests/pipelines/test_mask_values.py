@@ -70,6 +70,7 @@ def test_classes_are_merged_and_ignored(tmp_path: Path, capfd: pytest.CaptureFix
     assert command("verify", output, "--input", source) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -84,6 +84,7 @@ def published(folder: Path, specs: Mapping[str, Any], **more: Any) -> None:
     (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
 
 
+@pytest.mark.slow
 def test_images_and_labels_of_a_foreign_file(tmp_path: Path) -> None:
     path = tmp_path / "train.tfrecord"
     write(path, [example(image=png(PIXELS), label=n, tags=[b"a"] * n, it=b"it's \"x\\") for n in (1, 2)])
@@ -230,6 +231,7 @@ def test_any_number_of_images_are_left_as_they_are_stored(tmp_path: Path) -> Non
     assert [one["image/encoded"].numpy().tolist() for one in run(tmp_path)["load"]()] == images
 
 
+@pytest.mark.slow
 def test_compressed_files_of_several_splits(tmp_path: Path) -> None:
     for split, number in (("train", 1), ("test", 2)):
         write(tmp_path / f"{split}.tfrecord.gz", [example(label=number)], "GZIP")

@@ -87,12 +87,14 @@ def test_raw_pixels_are_to_scale_where_they_are_near(size: int) -> None:
     assert drawn_at(*rows) == [[(1.05, 1.0), (size / 10_000, 1.0)]] * 2
 
 
+@pytest.mark.slow
 def test_raw_pixels_that_are_far_off_are_named_and_not_drawn() -> None:
     rows = (row(RAW, 27_000, 1.0, 1.0), row(FILES, 10_500, 1.0, 1.0))
     assert texts(plot.render(of(*rows))["sweep.svg"]).count("raw pixels: 2.7× →") == 2
     assert drawn_at(*rows) == [[(1.05, 1.0)]] * 2
 
 
+@pytest.mark.slow
 def test_bytes_an_image_where_the_files_have_no_size() -> None:
     listed = dataclasses.replace(row(FILES, 10_500, 1.0, 1.0), source_bytes=0)
     assert "TFRecord bytes an image" in texts(plot.render(of(listed))["sweep.svg"])
@@ -122,6 +124,7 @@ def test_the_scale_is_undone() -> None:
     assert (np.diff(plot._stretched(ssims)) > 0).all()
 
 
+@pytest.mark.slow
 def test_optimised_settings_are_drawn_beside_those_of_the_same_pixels_and_labels() -> None:
     """All groups lie on each other if there is nothing but JPEGs."""
     groups = ("png to jpeg", "re-encoded", "png to jpeg, optimised", "re-encoded, optimised")
