@@ -12,6 +12,7 @@ from hypothesis import settings
 # ones are looked for by tests.fuzz.
 settings.register_profile("recordmill", deadline=None, derandomize=True)
 settings.load_profile("recordmill")
+settings.register_profile("quick", settings.get_profile("recordmill"), max_examples=30)
 
 # TensorFlow tells at length which instructions it could use.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -22,6 +23,12 @@ Figure = Callable[[str, int], None]
 
 # Seconds that a slow test may take; pyproject.toml says what others may.
 _SLOW = 1800
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tries fewer examples where slow tests are left out."""
+    if "not slow" in config.option.markexpr:
+        settings.load_profile("quick")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

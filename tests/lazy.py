@@ -22,5 +22,6 @@ class _Lazy:
 tf = _Lazy("tensorflow")
 tfds = _Lazy("tensorflow_datasets")
 keras = _Lazy("keras")
+jsonschema = _Lazy("jsonschema")
 skimage_color = _Lazy("skimage.color")
 skimage_metrics = _Lazy("skimage.metrics")

@@ -41,6 +41,7 @@ def corners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_example_converts(corners: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     command = ["convert", "--input", str(corners), "--output", str(out), "--max_failure_ratio", "0.5"]

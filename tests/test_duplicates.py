@@ -52,7 +52,9 @@ def groups_of(found: list[tuple[str, HashedImage]]) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize(("count", "identities"), [(0, 1), (1, 1), (200, 1), (1000, 700), (1000, 10**6)])
+@pytest.mark.parametrize(
+    ("count", "identities"), [(0, 1), pytest.param(200, 1, marks=pytest.mark.slow), (1000, 700)]
+)
 def test_they_are_those_of_a_dictionary(count: int, identities: int) -> None:
     found = images(7, count, identities)
     batches = [

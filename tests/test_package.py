@@ -107,6 +107,7 @@ def test_names_next_to_a_script_hide_nothing(python: Path, photos: Path, tmp_pat
     assert run(python, "train.py", photos, **here) == "6 ('circle', 'square', 'triangle')\n"
 
 
+@pytest.mark.slow
 def test_a_checkout_needs_no_installation(photos: Path, tmp_path: Path) -> None:
     """Its folder on the path is enough, and its entry file finds it."""
     checkout = tmp_path / "recordmill"

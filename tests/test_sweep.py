@@ -70,6 +70,7 @@ def test_the_order_of_records_and_the_number_of_processes_change_nothing(
     assert crops[0] == crops[1]
 
 
+@pytest.mark.slow
 def test_failures_are_counted_and_what_is_skipped_is_not(records: list[ImageRecord], tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.jpg"
     damaged.write_bytes(Path(records[0].image.uri).read_bytes()[:-200])  # type: ignore[union-attr]
@@ -131,6 +132,7 @@ def test_an_image_that_ends_its_process_is_one_failure(
     assert found["failures"] == {"decode: crashes the codec": 1}
 
 
+@pytest.mark.slow
 def test_an_output_that_holds_something_is_refused_in_the_pipeline_too(
     records: list[ImageRecord], tmp_path: Path
 ) -> None:

@@ -57,7 +57,7 @@ def counters(input_folder: Path, output: Path, writer: str) -> dict[str, dict[st
     return found
 
 
-@pytest.mark.parametrize("writer", ["shards", "beam"])
+@pytest.mark.parametrize("writer", [pytest.param("shards", marks=pytest.mark.slow), "beam"])
 def test_counters(writer: str, mixed: Path, tmp_path: Path) -> None:
     found = counters(mixed, tmp_path / "out", writer)
     published = manifest(tmp_path / "out")

@@ -48,6 +48,7 @@ def test_what_the_launcher_knows(config: DatasetConfig, shards: int | None) -> N
     assert fewest_shards(config) == shards
 
 
+@pytest.mark.slow
 def test_it_is_told_and_logged(photos: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     options = parse_convert([f"--input={photos}", f"--output={tmp_path / 'out'}", "--num_shards=2"], "x")
     dataset = dataclasses.replace(options.dataset, worker_slots=2, max_failure_ratio=0.1)

@@ -176,10 +176,7 @@ def test_a_failed_job(submitter: Submitter) -> None:
     ("other_job", "refusal", "message"),
     [
         ("another-id", None, "There is already active job named night with id: another-id."),
-        pytest.param(
-            *("", (403, "The caller has no permission"), "Dataflow refuses the job: 403 "),
-            marks=pytest.mark.slow,
-        ),
+        ("", (403, "The caller has no permission"), "Dataflow refuses the job: 403 "),
     ],
 )
 def test_a_job_that_is_refused(
@@ -243,6 +240,7 @@ def test_a_plan_is_made_here(submitter: Submitter) -> None:
     assert submitter.buckets.names("gs://pictures/out") == []
 
 
+@pytest.mark.slow
 def test_beam_checks_its_flags_too(
     submitter: Submitter, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -94,6 +94,7 @@ def test_a_launch_that_cannot_be_says_why_and_describes_nothing(
     assert buckets.names("gs://pictures/staging/") == []
 
 
+@pytest.mark.slow
 def test_a_plan_tells_the_cost_and_starts_nothing(
     buckets: BucketServer, launch_here: Callable[..., tuple[int, str, str]]
 ) -> None:

@@ -229,6 +229,7 @@ def test_what_is_made_waits_for_its_service() -> None:
         assert named_, (type_, name)
 
 
+@pytest.mark.slow
 def test_a_job_counts_what_the_alert_looks_for(photos: Path, tmp_path: Path) -> None:
     published, unchanged = looked_for()
     found = counters(photos, tmp_path / "out", "shards")
@@ -237,6 +238,7 @@ def test_a_job_counts_what_the_alert_looks_for(photos: Path, tmp_path: Path) -> 
     assert (tmp_path / "out/manifest.json").exists()
 
 
+@pytest.mark.slow
 def test_an_unchanged_job_counts_what_the_alert_looks_for(photos: Path, tmp_path: Path) -> None:
     published, unchanged = looked_for()
     output = str(tmp_path / "out")

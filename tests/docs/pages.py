@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 from pathlib import Path
@@ -90,6 +91,7 @@ def links(text: str) -> list[str]:
     return inline + re.findall(r"(?:src|srcset|href)=\"([^\"]+)\"", prose(text))
 
 
+@functools.cache
 def anchors(text: str) -> set[str]:
     """The anchors of a page: of its headings, and those that it names itself."""
     titles = re.findall(r"^#+ (.*)$", prose(text), re.MULTILINE)

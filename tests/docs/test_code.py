@@ -28,8 +28,8 @@ BY_NAME = {command.name: command for command in COMMANDS}
 _OTHERS = ("CONTRIBUTING.md", "docs/guides/map-image.md", "docs/recipes.md", "docs/reference/sources.md")
 # What makes the first runs of a page quick and quiet.
 _FLAGS = {"convert": ["--progress=none"], "sweep": ["--progress=none"], "verify": ["--quiet"]}
-# Commands of a page that is run by `make test` too.
-_FEW = 2
+# The page that `make test` runs too.
+_QUICK = "docs/index.md"
 # Commands that need a bucket or a runner.
 _ELSEWHERE = re.compile(r"gs://|--runner[= ](?!DirectRunner)")
 # The dataset that programs read before a command of their page has written it.
@@ -192,10 +192,9 @@ def run_program(block: Block, page: str, names: dict[str, Any]) -> None:
 
 
 def _cases() -> Iterator[Any]:
-    """The pages; those with more than a few commands are slow."""
+    """The pages; all but one are slow."""
     for page in RUN:
-        is_quick = sum(one.text.count("recordmill ") for one in runnable(page)) <= _FEW
-        yield pytest.param(page, marks=() if is_quick else pytest.mark.slow)
+        yield pytest.param(page, marks=() if page == _QUICK else pytest.mark.slow)
 
 
 @pytest.mark.parametrize("page", _cases())

@@ -54,6 +54,7 @@ def test_a_source_in_your_own_pipeline(folder: Path, capsys: pytest.CaptureFixtu
     assert made["counts"] == {"read": 30, "written": 27, "failed": 0, "skipped": 3}
 
 
+@pytest.mark.slow
 def test_your_own_step_behind_a_source(folder: Path) -> None:
     run("beam.FlatMap(polygons_only")
     output = folder / "polygons"
@@ -70,6 +71,7 @@ def test_your_own_step_behind_a_source(folder: Path) -> None:
     assert [one["key"].split("/")[0] for one in skipped] == ["circle"] * 9
 
 
+@pytest.mark.slow
 def test_your_own_records(folder: Path) -> None:
     run("beam.Create(ROWS)")
     output = folder / "from_rows"
@@ -84,6 +86,7 @@ def test_your_own_records(folder: Path) -> None:
     assert failures(output) == [{"key": "camera 3", "stage": "list", "reason": "no file"}]
 
 
+@pytest.mark.slow
 def test_images_made_in_the_pipeline(folder: Path) -> None:
     run("beam.Create(range(27))")
     output = folder / "drawn"

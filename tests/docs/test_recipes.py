@@ -149,6 +149,7 @@ def test_imagenet(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.slow
 def test_bounding_boxes(tmp_path: Path) -> None:
     text = section("Bounding boxes")
     lines = re.findall(r"^    ((?:filename|photos/\d).*,.*)$", text, re.MULTILINE)

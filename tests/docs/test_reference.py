@@ -171,10 +171,7 @@ def conversions(name: str, folder: Path) -> list[list[str]]:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=() if name in ("folder", "coco", "csv") else pytest.mark.slow)
-        for name in SOURCES
-    ],
+    [pytest.param(name, marks=() if name in ("folder", "coco") else pytest.mark.slow) for name in SOURCES],
 )
 def test_each_source_lists_its_example(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import tensorflow as tf
-
 from tests.fuzz.driver import Case, Finding
 from tests.fuzz.own_files import run_command, unclear
 from tests.fuzz.parser_seeds import Seed
 from tests.fuzz.parsers import Parsers, written
+from tests.lazy import tf
 from tests.pipelines.conversion import digests, examples, manifest
 
 _DECODED = (b"jpeg", b"png", b"gif", b"bmp")

@@ -73,11 +73,14 @@ def gif_codes(indices: bytes, bits: int, clear_every: int = 0, at_end: bool = Tr
 
 def packed(codes: list[tuple[int, int]]) -> bytes:
     """Codes as GIF packs them, the lowest bits first."""
-    value, count = 0, 0
+    done, value, count = bytearray(), 0, 0
     for code, width in codes:
         value |= (code & ((1 << width) - 1)) << count
         count += width
-    return value.to_bytes((count + 7) // 8, "little")
+        while count >= 8:
+            done.append(value & 255)
+            value, count = value >> 8, count - 8
+    return bytes(done) + (bytes((value,)) if count else b"")
 
 
 def sub_blocks(data: bytes, size: int = 255) -> bytes:

@@ -16,13 +16,12 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-import tensorflow as tf
-
 from recordmill import load_dataset
 from recordmill.transforms.records import JobError
 from tests.fuzz.driver import Case, Finding, files_of
 from tests.fuzz.parser_mutations import mutated
 from tests.fuzz.parsers import written
+from tests.lazy import tf
 from tests.pipelines.conversion import command, convert_call, digests
 from tests.sources.small_inputs import INPUTS
 

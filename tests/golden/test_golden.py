@@ -16,8 +16,8 @@ from tests.golden.cases import CASES, DIGESTS, OVERWRITE, RESUME, VERSIONS, run
 RECORDED = json.loads(DIGESTS.read_text("utf-8"))
 # The others run in `make test-all`.
 QUICK = (
-    *("source-coco", "source-csv", "source-tfrecord", "images-image_format-jpeg", "boxes-geometry-1"),
-    *("masks-geometry-2", "schema-sequence", "shards-groups", "shards-beam-boxes", "shards-versions"),
+    *("source-coco", "source-tfrecord", "images-image_format-jpeg", "boxes-geometry-1"),
+    *("masks-geometry-2", "schema-sequence", "shards-beam-boxes", "shards-versions"),
 )
 
 

@@ -79,7 +79,7 @@ def painted(example: dict[str, list[Any]], name: str) -> np.ndarray:
 @pytest.mark.parametrize(
     "flags",
     [
-        (),
+        pytest.param((), marks=pytest.mark.slow),
         pytest.param(("--short_side=60",), marks=pytest.mark.slow),
         pytest.param(("--size=90x90", "--fit=stretch"), marks=pytest.mark.slow),
         pytest.param(("--size=150x110", "--fit=pad", "--background=#404040"), marks=pytest.mark.slow),
@@ -109,6 +109,7 @@ def test_boxes_and_masks_surround_what_is_drawn(turned: Path, tmp_path: Path, fl
             assert set(boxes) == {"car", "dog"}
 
 
+@pytest.mark.slow
 def test_ids_names_and_sources_of_coco(turned: Path, tmp_path: Path) -> None:
     import tensorflow_datasets as tfds
 
@@ -200,6 +201,7 @@ def test_boxes_that_do_not_fit_are_counted_and_named(
     assert any("object 1 'dog': 200,10,300,20" in line["detail"] for line in lines)
 
 
+@pytest.mark.slow
 def test_boxes_that_do_not_fit_fail_their_record(odd_boxes: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     given = ("--input", odd_boxes / "boxes.csv", "--output", output, "--boxes=fail")
@@ -233,6 +235,7 @@ def pairs(tmp_path: Path) -> dict[str, np.ndarray]:
     return masks
 
 
+@pytest.mark.slow
 def test_the_classic_pairs_of_pascal_voc(pairs: dict[str, np.ndarray], tmp_path: Path) -> None:
     output = tmp_path / "out"
     assert convert("--input", tmp_path / "voc", "--output", output, "--schema=plain") == 0
@@ -329,6 +332,7 @@ def test_detection_records_come_back_as_they_were(turned: Path, tmp_path: Path) 
     assert (second / "label_map.pbtxt").read_text() == (first / "label_map.pbtxt").read_text()
 
 
+@pytest.mark.slow
 def test_an_image_of_another_size_than_its_annotations_say_fails(turned: Path, tmp_path: Path) -> None:
     (turned / "images/2.jpg").write_bytes(jpeg(60, 100, {}))
     output = tmp_path / "out"

@@ -139,6 +139,7 @@ def test_a_split_that_gets_no_record_leaves_no_shard(photos: Path, tmp_path: Pat
     assert sum(shards(output).values()) == 30
 
 
+@pytest.mark.slow
 def test_a_split_that_is_not_known_beforehand(photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     with pytest.raises(
@@ -148,6 +149,7 @@ def test_a_split_that_is_not_known_beforehand(photos: Path, tmp_path: Path) -> N
     assert not (output / "manifest.json").exists()
 
 
+@pytest.mark.slow
 def test_too_many_failures(photos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "out"
     assert convert("--input", photos, "--output", output, "--writer=beam") == 1
@@ -173,6 +175,7 @@ def test_a_split_whose_records_all_fail(tmp_path: Path, capfd: pytest.CaptureFix
     assert "split 'val' is empty: all its 1 records failed" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_keys_that_are_not_unique_fail_before_a_record_is_written(tmp_path: Path) -> None:
     records = [
         ImageRecord(key, None, annotations=Annotations((), {"x": number}), origin=f"line {number}")
@@ -251,6 +254,7 @@ def test_a_fault_of_the_machine_is_one_clear_line(
     assert sum(shards(output).values()) == 30
 
 
+@pytest.mark.slow
 def test_what_the_disk_does_not_give_back_is_found(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

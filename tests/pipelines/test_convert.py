@@ -1,16 +1,13 @@
 """Whole conversions through the command line, read back with TensorFlow and TFDS."""
 
 import csv
-import gzip
 import hashlib
 import json
 import os
-import struct
 import subprocess
 import sys
 from pathlib import Path
 
-import jsonschema
 import numpy as np
 import pytest
 from PIL import Image
@@ -18,6 +15,7 @@ from PIL import Image
 from benchmarks.drawings import draw, draw_folder
 from recordmill.transforms.storage.local import LocalFileSystem
 from tests.conftest import Figure
+from tests.lazy import jsonschema
 from tests.pipelines.conversion import by_key, convert, convert_call, digests, examples, failures, manifest
 
 ROOT = Path(__file__).parents[2]
@@ -106,27 +104,6 @@ def test_a_folder_of_labels(photos: Path, tmp_path: Path) -> None:
         assert sum(length for _, length in frames) == len(contents)
 
 
-def test_tfds_loads_the_folder(photos: Path, tmp_path: Path) -> None:
-    import tensorflow_datasets as tfds
-
-    output = tmp_path / "out"
-    assert (
-        convert("--input", photos, "--output", output, "--num_shards=3", "--splits", "train=0.7,val=0.3") == 0
-    )
-    builder = tfds.builder_from_directory(output)
-    label = builder.info.features["image/class/label"]
-    assert label.names == ["circle", "square", "triangle"]
-    counts = {name: split["records"] for name, split in manifest(output)["splits"].items()}
-    assert {name: info.num_examples for name, info in builder.info.splits.items()} == counts
-    found = list(builder.as_dataset(split="train+val", as_supervised=True))
-    assert len(found) == 18
-    assert all(image.shape == (240, 320, 3) for image, _ in found)
-    one = next(iter(builder.as_dataset(split="train[:1]")))
-    assert (
-        label.int2str(int(one["image/class/label"])) == one["image/filename"].numpy().decode().split("/")[0]
-    )
-
-
 def test_same_bytes_whatever_the_order_of_creation_and_the_workers(
     photos: Path, tmp_path: Path, figure: Figure
 ) -> None:
@@ -152,6 +129,7 @@ def test_same_bytes_whatever_the_order_of_creation_and_the_workers(
     assert manifest(output)["counts"]["written"] == 540
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mode", ["multi_threading", pytest.param("multi_processing", marks=pytest.mark.slow)]
 )
@@ -208,6 +186,7 @@ def test_splits_from_the_folders(photos: Path, tmp_path: Path) -> None:
     assert set(manifest(tmp_path / "all")["splits"]) == {"all"}
 
 
+@pytest.mark.slow
 def test_group_by_keeps_groups_together(tmp_path: Path) -> None:
     rows = "".join(f"{number},{number % 40}\n" for number in range(400))
     (tmp_path / "rows.csv").write_text(f"x,patient\n{rows}")
@@ -247,18 +226,6 @@ def test_raw_pixels_equal_the_decoded_source(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found[31, 9, 1][:, :, 0], np.asarray(Image.open(folder / "grey.png")))
     decoded = tf.io.decode_jpeg((folder / "photo.jpg").read_bytes(), dct_method="INTEGER_ACCURATE")
     np.testing.assert_array_equal(found[48, 64, 3], decoded)
-
-
-def test_tensor_is_what_parse_tensor_reads(photos: Path, tmp_path: Path) -> None:
-    import tensorflow as tf
-
-    output = tmp_path / "out"
-    assert convert("--input", photos, "--output", output, "--image_format=tensor", "--limit=2") == 0
-    for key, one in by_key(output).items():
-        pixels = tf.io.parse_tensor(one["image/encoded"][0], tf.uint8)
-        np.testing.assert_array_equal(
-            pixels, tf.io.decode_jpeg((photos / key).read_bytes(), dct_method="INTEGER_ACCURATE")
-        )
 
 
 @pytest.mark.slow
@@ -360,38 +327,7 @@ def test_features_alone(tmp_path: Path) -> None:
     assert sorted(row["name"] for row in rows) == sorted(f"n{number}".encode() for number in range(20))
 
 
-def write_idx(path: Path, values: np.ndarray) -> None:
-    """As http://yann.lecun.com/exdb/mnist describes the format."""
-    header = struct.pack(f">HBB{values.ndim}I", 0, 8, values.ndim, *values.shape)
-    contents = header + values.astype(np.uint8).tobytes()
-    path.write_bytes(gzip.compress(contents) if path.suffix == ".gz" else contents)
-
-
-def test_idx(tmp_path: Path) -> None:
-    import tensorflow as tf
-
-    folder = tmp_path / "mnist"
-    folder.mkdir()
-    random = np.random.default_rng(1)
-    images = random.integers(0, 255, (30, 28, 28))
-    labels = random.integers(0, 10, 30)
-    for name, ending, part in (("train", "", slice(0, 20)), ("t10k", ".gz", slice(20, 30))):
-        write_idx(folder / f"{name}-images-idx3-ubyte{ending}", images[part])
-        write_idx(folder / f"{name}-labels-idx1-ubyte{ending}", labels[part])
-    output = tmp_path / "out"
-    assert convert("--input", folder, "--output", output) == 0
-    for split, start, count in (("train", 0, 20), ("test", 20, 10)):
-        found = by_key(output, f"{split}*")
-        assert sorted(found) == [f"{split}/{number:05d}" for number in range(count)]
-        for key, one in found.items():
-            number = start + int(key[-5:])
-            np.testing.assert_array_equal(
-                tf.io.decode_image(one["image/encoded"][0])[:, :, 0], images[number]
-            )
-            assert one["image/class/label"] == [labels[number]]
-            assert one["image/format"] == [b"png"]
-
-
+@pytest.mark.slow
 def test_imagenet_schema_and_rename(photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     args = ("--schema=imagenet", "--rename=image/encoded=jpeg,image/class/label=y")
@@ -499,11 +435,12 @@ def test_plan_writes_nothing(photos: Path, tmp_path: Path, capfd: pytest.Capture
 @pytest.mark.parametrize(
     "command",
     [
-        pytest.param([sys.executable, "-m", "recordmill.pipelines.convert"], marks=pytest.mark.slow),
-        pytest.param([sys.executable, str(ROOT / "pipelines/convert.py")], marks=pytest.mark.slow),
+        [sys.executable, "-m", "recordmill.pipelines.convert"],
+        [sys.executable, str(ROOT / "pipelines/convert.py")],
         [sys.executable, "-m", "recordmill.pipelines.cli", "convert"],
     ],
 )
+@pytest.mark.slow
 def test_every_way_to_start_it(photos: Path, tmp_path: Path, command: list[str]) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     call = [*command, "--input", str(photos), "--output", str(tmp_path / "out")]

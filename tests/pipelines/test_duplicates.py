@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
 from PIL import Image
 
 from benchmarks.drawings import draw
 from tests.buckets.server import BucketServer
+from tests.lazy import jsonschema
 from tests.patched import patched_site
 from tests.pipelines.conversion import command, convert, convert_call, digests, duplicates, examples, manifest
 

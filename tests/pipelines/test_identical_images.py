@@ -103,7 +103,8 @@ def read_images(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("writer", ["shards", pytest.param("beam", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("writer", ["shards", "beam"])
 def test_drop_keeps_one_record_of_each_image(writer: str, tmp_path: Path) -> None:
     source, output = put(tmp_path / "in", SPLIT), tmp_path / "out"
     assert convert("--input", source, "--output", output, DROP, f"--writer={writer}", "--num_shards=2") == 0

@@ -6,7 +6,6 @@ import io
 import json
 from pathlib import Path
 
-import jsonschema
 import numpy as np
 import pytest
 from PIL import Image
@@ -15,7 +14,7 @@ from rich.filesize import decimal
 from benchmarks.drawings import draw
 from recordmill.pipelines.options.convert import parse_convert
 from recordmill.transforms.images.policy import ImagePolicy
-from tests.lazy import tf, tfds
+from tests.lazy import jsonschema, tf, tfds
 from tests.pipelines.conversion import by_key, convert, digests, examples, failures, manifest
 
 SCHEMA = Path(__file__).parents[2] / "transforms" / "shards" / "manifest.schema.json"
@@ -61,6 +60,7 @@ def test_what_transparency_costs_is_told(
     jsonschema.validate(kept, json.loads(SCHEMA.read_text("utf-8")))
 
 
+@pytest.mark.slow
 def test_transparent_images_fail_where_they_shall(photos: Path, tmp_path: Path) -> None:
     flags = ("--alpha=fail", "--max_failure_ratio=0.5")
     assert convert("--input", photos, "--output", tmp_path / "out", *flags) == 0
@@ -68,7 +68,7 @@ def test_transparent_images_fail_where_they_shall(photos: Path, tmp_path: Path) 
     assert found == dict.fromkeys(("clear 0.png", "clear 1.png"), ("encode", "transparent"))
 
 
-@pytest.mark.parametrize("schema", ["classification", "plain"])
+@pytest.mark.parametrize("schema", ["classification", pytest.param("plain", marks=pytest.mark.slow)])
 def test_chosen_qualities_are_in_the_records_and_in_the_manifest(
     photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], schema: str
 ) -> None:
@@ -99,6 +99,7 @@ def test_chosen_qualities_are_in_the_records_and_in_the_manifest(
     assert sorted(read) == sorted(qualities)
 
 
+@pytest.mark.slow
 def test_plain_is_pixels_unless_told_otherwise(photos: Path, tmp_path: Path) -> None:
     call = ("--input", str(photos), "--output", str(tmp_path / "out"), "--schema=plain")
     assert convert(*call) == 0
@@ -108,6 +109,7 @@ def test_plain_is_pixels_unless_told_otherwise(photos: Path, tmp_path: Path) -> 
     assert told.dataset.policy.image_format == "keep"
 
 
+@pytest.mark.slow
 def test_every_flag_at_once_gives_the_same_bytes_twice(
     photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -139,6 +139,7 @@ def test_lost_records_are_an_error(rows: Path, tmp_path: Path) -> None:
         numbers(load(tmp_path))
 
 
+@pytest.mark.slow
 def test_batches_and_epochs_are_counted(rows: Path) -> None:
     count = len(stored(rows))
     full, rest = divmod(count, 8)
@@ -154,6 +155,7 @@ def test_batches_and_epochs_are_counted(rows: Path) -> None:
     assert sorted(numbers(endless.take(2 * count))) == sorted(stored(rows) * 2)
 
 
+@pytest.mark.slow
 def test_a_seed_is_an_order(rows: Path) -> None:
     one, same = numbers(load(rows, shuffle=True, seed=4)), numbers(load(rows, shuffle=True, seed=4))
     other = numbers(load(rows, shuffle=True, seed=5))
@@ -161,6 +163,7 @@ def test_a_seed_is_an_order(rows: Path) -> None:
     assert sorted(one) == sorted(other) == sorted(stored(rows)) and one != stored(rows)
 
 
+@pytest.mark.slow
 def test_every_epoch_has_an_order_of_its_own(rows: Path) -> None:
     found = load(rows, shuffle=True, seed=4)
     first, second = numbers(found), numbers(found)
@@ -193,6 +196,7 @@ def test_workers_share_a_split(rows: Path, how: Any, workers: int) -> None:
         assert max(map(len, found)) - min(map(len, found)) <= 1
 
 
+@pytest.mark.slow
 def test_more_workers_than_shards(rows: Path) -> None:
     with pytest.raises(ValueError, match="there are 5 shards for 6 workers; give shard_by='record'"):
         load(rows, shard=(6, 0), shard_by="file")
@@ -272,6 +276,7 @@ def test_names_that_lie_beside_foreign_files(rows: Path, tmp_path: Path) -> None
     assert found.element_spec["label"] == tf.TensorSpec([2], tf.float32)
 
 
+@pytest.mark.slow
 def test_single_files_and_patterns(rows: Path) -> None:
     files = sorted(rows.glob("train-*.tfrecord"))
     assert (
@@ -383,6 +388,7 @@ def test_labels_that_are_missing_are_counted(partly_labelled: Path) -> None:
             load_dataset(str(partly_labelled / "none"), as_supervised=True, **options)
 
 
+@pytest.mark.slow
 def test_missing_labels_of_a_file_without_a_manifest(partly_labelled: Path, tmp_path: Path) -> None:
     (shard,) = (partly_labelled / "partly").glob("*.tfrecord")
     (tmp_path / "foreign.tfrecord").write_bytes(shard.read_bytes())

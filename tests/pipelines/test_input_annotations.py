@@ -67,6 +67,7 @@ def test_boxes_and_masks_lie_where_pixels_do(tmp_path: Path, resize: Any, size: 
         assert box[0] < corner < box[0] + 4
 
 
+@pytest.mark.slow
 def test_what_a_crop_leaves(tmp_path: Path) -> None:
     """Columns 20 to 60 and rows 10 to 30 are left; the third object is outside."""
     path = write(tmp_path / "a.tfrecord", painted())

@@ -85,6 +85,7 @@ def test_jpeg_is_as_tensorflow_decodes_it(tmp_path: Path) -> None:
     assert element["image/encoded"].numpy() == data
 
 
+@pytest.mark.slow
 def test_sixteen_bits(tmp_path: Path) -> None:
     values = pixels(HEIGHT, WIDTH, dtype=np.uint16)
     path = write(tmp_path / "a.tfrecord", record(file_of(Image.fromarray(values), "PNG")))
@@ -144,7 +145,9 @@ def test_channels(tmp_path: Path) -> None:
     assert each == [1, 3, 4]
 
 
-@pytest.mark.parametrize(("first", "later"), [("L", "RGB"), ("RGB", "RGBA")])
+@pytest.mark.parametrize(
+    ("first", "later"), [pytest.param(*("L", "RGB"), marks=pytest.mark.slow), ("RGB", "RGBA")]
+)
 def test_nothing_is_lost_unasked(tmp_path: Path, first: str, later: str) -> None:
     image = Image.fromarray(pixels(HEIGHT, WIDTH, 4), "RGBA")
     records = [record(file_of(image.convert(first), "PNG"))] * 64
@@ -198,6 +201,7 @@ def test_antialias(tmp_path: Path) -> None:
     assert not np.array_equal(only(path, size=(5, 6)), expected)
 
 
+@pytest.mark.slow
 def test_masks_of_instances_keep_their_numbers(tmp_path: Path) -> None:
     image = file_of(Image.fromarray(pixels(HEIGHT, WIDTH, 3)), "PNG")
     deep, shallow = pixels(HEIGHT, WIDTH, dtype=np.uint16), pixels(HEIGHT, WIDTH)

@@ -73,6 +73,7 @@ def test_sequences_in_batches(tmp_path: Path) -> None:
     assert labels.numpy().tolist() == [2, 3] and images.shape.rank == 5
 
 
+@pytest.mark.slow
 def test_frames_of_several_sizes_need_one(tmp_path: Path) -> None:
     _, (context, lists) = clip(2, "a")
     _, (_, others) = clip(1, "b", 4, 4)

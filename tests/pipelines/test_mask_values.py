@@ -70,6 +70,7 @@ def test_classes_are_merged_and_ignored(tmp_path: Path, capfd: pytest.CaptureFix
     assert command("verify", output, "--input", source) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -86,6 +87,7 @@ def test_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str], flags: list[
     assert not list(tmp_path.glob("out/*.tfrecord"))
 
 
+@pytest.mark.slow
 def test_images_without_masks_are_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in/cat").mkdir(parents=True)
     Image.new("RGB", (4, 4)).save(tmp_path / "in/cat/1.png")

@@ -79,6 +79,7 @@ def test_a_dataset_is_kept_unless_that_is_asked_for(
     assert not (output / ".recordmill").exists()
 
 
+@pytest.mark.slow
 def test_below_the_gate_the_old_dataset_stays(
     photos: Path, older: Path, output: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,6 +20,7 @@ from recordmill.transforms.write import WriteDataset
 from tests.pipelines.conversion import digests, examples
 
 
+@pytest.mark.slow
 def test_a_full_output_is_refused_in_the_pipeline_too(tmp_path: Path) -> None:
 
     photos = tmp_path / "photos"
@@ -39,6 +40,7 @@ def test_a_full_output_is_refused_in_the_pipeline_too(tmp_path: Path) -> None:
         WriteDataset("s3://bucket/out", DatasetConfig())
 
 
+@pytest.mark.slow
 def test_own_records_with_values_of_numpy(tmp_path: Path) -> None:
     import apache_beam as beam
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner

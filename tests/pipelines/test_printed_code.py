@@ -84,6 +84,7 @@ def published(folder: Path, specs: Mapping[str, Any], **more: Any) -> None:
     (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
 
 
+@pytest.mark.slow
 def test_images_and_labels_of_a_foreign_file(tmp_path: Path) -> None:
     path = tmp_path / "train.tfrecord"
     write(path, [example(image=png(PIXELS), label=n, tags=[b"a"] * n, it=b"it's \"x\\") for n in (1, 2)])
@@ -96,6 +97,7 @@ def test_images_and_labels_of_a_foreign_file(tmp_path: Path) -> None:
     assert made["load"]().element_spec["image"].shape.as_list() == [None, None, 3]
 
 
+@pytest.mark.slow
 def test_an_alpha_channel_among_images_that_have_none(tmp_path: Path) -> None:
     see_through = np.dstack([PIXELS, np.full((5, 4), 7, np.uint8)])
     jpeg = tf.io.encode_jpeg(PIXELS).numpy()
@@ -124,7 +126,7 @@ def test_names_that_want_escaping(tmp_path: Path) -> None:
     assert made["load"]().cardinality() == 4
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+@pytest.mark.parametrize("dtype", ["uint8", pytest.param("uint16", marks=pytest.mark.slow)])
 def test_raw_pixels(tmp_path: Path, dtype: str) -> None:
     pixels = PIXELS.astype(dtype) * (256 if dtype == "uint16" else 1)
     values = {"height": 5, "width": 4, "depth": 3, "dtype": dtype.encode(), "label": 3}
@@ -140,6 +142,7 @@ def test_raw_pixels(tmp_path: Path, dtype: str) -> None:
     assert one["image_raw"].dtype == dtype
 
 
+@pytest.mark.slow
 def test_tensors_and_renamed_features(tmp_path: Path) -> None:
     data = example(picture=tf.io.serialize_tensor(PIXELS).numpy(), image__format=b"tensor")
     write(tmp_path / "train-00000-of-00001.tfrecord", [data, data])
@@ -183,6 +186,7 @@ def sequence(context: Mapping[str, Any], lists: Mapping[str, list[Any]]) -> byte
     return data
 
 
+@pytest.mark.slow
 def test_sequences(tmp_path: Path) -> None:
     clip = [PIXELS, PIXELS[::-1], PIXELS[:, ::-1]]
     lists = {
@@ -199,6 +203,7 @@ def test_sequences(tmp_path: Path) -> None:
     assert one["user"].numpy() == 7
 
 
+@pytest.mark.slow
 def test_raw_frames_of_each_steps_own_shape(tmp_path: Path) -> None:
     clip = [PIXELS, PIXELS[::-1].copy()]
     lists: dict[str, list[Any]] = {
@@ -226,6 +231,7 @@ def test_any_number_of_images_are_left_as_they_are_stored(tmp_path: Path) -> Non
     assert [one["image/encoded"].numpy().tolist() for one in run(tmp_path)["load"]()] == images
 
 
+@pytest.mark.slow
 def test_compressed_files_of_several_splits(tmp_path: Path) -> None:
     for split, number in (("train", 1), ("test", 2)):
         write(tmp_path / f"{split}.tfrecord.gz", [example(label=number)], "GZIP")

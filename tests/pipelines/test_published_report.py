@@ -65,6 +65,7 @@ def nearest(value: float, to_double: int, low: int, high: int) -> str:
     return str(min(bins, key=lambda place: abs(math.log(value) - place / to_double * math.log(2))))
 
 
+@pytest.mark.slow
 def test_figures_of_a_detection_dataset_are_those_of_its_records(coco: Path, tmp_path: Path) -> None:
     rename = "--rename=image/object/class/label=classes,image/width=w"
     figures = published(coco, tmp_path / "out", "--num_shards=2", rename)["splits"]

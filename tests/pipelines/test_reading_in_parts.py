@@ -58,6 +58,7 @@ def test_a_bucket_of_folders(bucket: str, bucket_server: BucketServer, tmp_path:
     assert manifest(tmp_path / "apart")["counts"] == {"read": 123, "written": 120, "failed": 1, "skipped": 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -177,6 +177,7 @@ def test_a_page_that_cannot_be_written(published: Path, capsys: pytest.CaptureFi
     assert "none/page.html" in line and "No such file or directory" in line
 
 
+@pytest.mark.slow
 def test_from_a_bucket_into_a_bucket(published: Path, bucket: str, bucket_server: BucketServer) -> None:
     bucket_server.upload_folder(published, f"{bucket}/out")
     page = (published / "report.html").read_bytes()

@@ -246,7 +246,8 @@ def test_what_another_call_has_left_is_not_mixed_in(other: str, tmp_path: Path) 
     assert manifest(tmp_path / "out")["provenance"]["reused_shards"] == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.slow
 def test_an_interruption_says_what_is_kept(number: signal.Signals, photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     job = Job(photos, output)

@@ -13,9 +13,9 @@ from recordmill.pipelines import schema_code
 from tests.golden.cases import CASES, run
 from tests.lazy import tf
 
-QUICK = ("schema-panoptic",)
 # Records that become tensors in different ways: by schema, source of sequences and lists, mask, image format.
-OTHERS = (
+NAMES = (
+    "schema-panoptic",
     "schema-sequence",
     "shards-rename",
     "schema-classification",
@@ -90,7 +90,8 @@ def _values(tensor: Any) -> tuple[Any, ...]:
     return tensor.dtype.name, tensor.shape, tensor.numpy().tobytes()
 
 
-@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
 def test_every_schema_and_format(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(CASES[name], tmp_path)
     names = printed_and_compared(tmp_path / "out", capsys)

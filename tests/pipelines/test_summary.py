@@ -25,6 +25,7 @@ def run(text: str) -> dict[str, Any]:
     return defined
 
 
+@pytest.mark.slow
 def test_the_printed_lines_read_the_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a", "b"):
         path = tmp_path / "it's" / name / "0.png"

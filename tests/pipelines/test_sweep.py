@@ -115,6 +115,7 @@ def test_the_bytes_are_those_that_convert_writes(
     assert (found["image_bytes"], found["source_bytes"]) == (told["encoded"], told["source"])
 
 
+@pytest.mark.slow
 def test_the_quality_is_what_another_program_finds(photos: Path, swept: Path) -> None:
     policy = next(row.policy for row in settings(CONFIG) if row.name == "re-encoded, q80")
     found = {}
@@ -229,6 +230,7 @@ def test_no_image_at_all_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert not list((tmp_path / "out").iterdir())
 
 
+@pytest.mark.slow
 def test_a_sweep_is_replaced_when_asked_and_the_table_is_printed(
     photos: Path, swept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -62,6 +62,7 @@ def report(path: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_a_sound_dataset(published: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.read_bytes() for path in published.rglob("*") if path.is_file()}
     assert verify(published, "--report", tmp_path / "found.json") == 0
@@ -119,6 +120,7 @@ def test_a_damaged_manifest_is_a_fault_and_the_shards_are_read_all_the_same(
         assert "manifest.json" in said and "5 images" in said
 
 
+@pytest.mark.slow
 def test_a_key_that_is_there_twice(out: Path, tmp_path: Path) -> None:
     shard = max(out.glob("*.tfrecord"), key=lambda path: path.stat().st_size)
     shard.write_bytes(shard.read_bytes() * 2)

@@ -114,6 +114,7 @@ def test_a_bad_call(
     assert tree(home) == before
 
 
+@pytest.mark.slow
 def test_a_folder_with_a_dataset_without_versions(
     photos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,6 +144,7 @@ def test_a_folder_with_something_else(
     assert tree(tmp_path / "out").keys() == {name}
 
 
+@pytest.mark.slow
 def test_a_version_that_is_first(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "pets"
     assert convert("--input", photos, "--output", output, AUTO) == 0

@@ -4,11 +4,11 @@ import csv
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from benchmarks.drawings import draw
 from recordmill.transforms.shards.overview import DataWarning
+from tests.lazy import jsonschema
 from tests.pipelines.conversion import convert, digests, failures, manifest
 
 SCHEMA = Path(__file__).parents[2] / "transforms/shards/manifest.schema.json"
@@ -53,7 +53,7 @@ def warned(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("WARNING")]
 
 
-@pytest.mark.parametrize("writer", ["shards", "beam"])
+@pytest.mark.parametrize("writer", ["shards", pytest.param("beam", marks=pytest.mark.slow)])
 def test_they_are_printed_and_in_the_manifest_and_on_the_page(
     rows: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], writer: str
 ) -> None:
@@ -83,6 +83,7 @@ def test_they_are_printed_and_in_the_manifest_and_on_the_page(
     assert "csv (" in page and "; splits: split)" in page
 
 
+@pytest.mark.slow
 def test_the_plan_has_them_before_an_image_is_read(
     rows: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -148,7 +148,7 @@ def check_object_masks(example: dict[str, Any], number: int) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("values", [256, 400])
+@pytest.mark.parametrize("values", [256, pytest.param(400, marks=pytest.mark.slow)])
 def test_masks_of_classes(tmp_path: Path, values: int) -> None:
     masks = [mask_of(number, values) for number in range(4)]
     draw_masks(tmp_path / "in", {"SegmentationClass": masks})
@@ -162,6 +162,7 @@ def test_masks_of_classes(tmp_path: Path, values: int) -> None:
     check_pairs(out, masks)
 
 
+@pytest.mark.slow
 def test_masks_of_both_types_are_read_as_their_bytes(tmp_path: Path) -> None:
     masks = [mask_of(0, 256), mask_of(1, 400)]
     draw_masks(tmp_path / "in", {"SegmentationClass": masks})
@@ -171,7 +172,7 @@ def test_masks_of_both_types_are_read_as_their_bytes(tmp_path: Path) -> None:
             np.testing.assert_array_equal(np.asarray(image), mask[:, :, 0])
 
 
-@pytest.mark.parametrize("missing", [(), (1,)])
+@pytest.mark.parametrize("missing", [pytest.param((), marks=pytest.mark.slow), (1,)])
 def test_masks_of_instances(tmp_path: Path, missing: tuple[int, ...]) -> None:
     classes = [mask_of(number, 21) for number in range(3)]
     instances = [None if number in missing else mask_of(100 + number, 256) for number in range(3)]
@@ -186,6 +187,7 @@ def test_masks_of_instances(tmp_path: Path, missing: tuple[int, ...]) -> None:
     check_pairs(out, classes)
 
 
+@pytest.mark.slow
 def test_panoptic_masks(tmp_path: Path) -> None:
     draw_boxes(tmp_path / "in", panoptic=True)
     out = converted(tmp_path, "--source=coco", "--schema=panoptic")
@@ -197,6 +199,7 @@ def test_panoptic_masks(tmp_path: Path) -> None:
     check_pairs(out, categories)
 
 
+@pytest.mark.slow
 def test_masks_of_objects(tmp_path: Path) -> None:
     draw_boxes(tmp_path / "in", outlined=range(8))
     out = converted(tmp_path, "--source=coco", "--schema=detection,segmentation")
@@ -207,6 +210,7 @@ def test_masks_of_objects(tmp_path: Path) -> None:
     check_pairs(out, classes)
 
 
+@pytest.mark.slow
 def test_objects_of_which_some_have_no_mask(tmp_path: Path) -> None:
     outlined = (0, 1, 2, 3, 4)
     draw_boxes(tmp_path / "in", outlined)
@@ -220,6 +224,7 @@ def test_objects_of_which_some_have_no_mask(tmp_path: Path) -> None:
             np.testing.assert_array_equal(mask, painted(number, labels, 0))
 
 
+@pytest.mark.slow
 def test_raw_masks_are_read_as_their_bytes(tmp_path: Path) -> None:
     masks = [mask_of(number, 256) for number in range(3)]
     draw_masks(tmp_path / "in", {"SegmentationClass": masks})

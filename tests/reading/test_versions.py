@@ -167,6 +167,7 @@ def test_somebody_elses_latest_json_is_in_nobodys_way(home: Path, tmp_path: Path
     assert found.path == str(folder / "one.tfrecord")
 
 
+@pytest.mark.slow
 def test_tfds_takes_the_same(home: Path) -> None:
     tfds = pytest.importorskip("tensorflow_datasets")
     shutil.rmtree(home / "1.0.1")
@@ -189,6 +190,7 @@ def test_tfds_takes_the_highest(home: Path) -> None:
     assert len(list(builder.as_dataset(split="train"))) == 6
 
 
+@pytest.mark.slow
 def test_a_training_reads_the_latest(home: Path) -> None:
     pytest.importorskip("tensorflow")
     from recordmill.pipelines.input import dataset_info, load_dataset

@@ -114,15 +114,16 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "out"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("left", "is_whole", "logged"),
     [
-        pytest.param("nothing 0", True, "", marks=pytest.mark.slow),
+        ("nothing 0", True, ""),
         ("CRASH 1", True, ""),
-        pytest.param("CRASH 2", False, "crashes the codec", marks=pytest.mark.slow),
-        pytest.param("EIO 2", True, "", marks=pytest.mark.slow),
-        pytest.param("EIO 3", False, "Input/output error", marks=pytest.mark.slow),
-        pytest.param("WRONG 1", False, "ZeroDivisionError", marks=pytest.mark.slow),
+        ("CRASH 2", False, "crashes the codec"),
+        ("EIO 2", True, ""),
+        ("EIO 3", False, "Input/output error"),
+        ("WRONG 1", False, "ZeroDivisionError"),
     ],
 )
 def test_a_page_whose_records_cannot_be_drawn(
@@ -148,6 +149,7 @@ def test_a_page_whose_records_cannot_be_drawn(
     assert (logged in caplog.text) if logged else not caplog.records
 
 
+@pytest.mark.slow
 def test_the_process_that_publishes_draws_nothing() -> None:
     """It does not even import what draws."""
     code = (

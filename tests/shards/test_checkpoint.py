@@ -121,9 +121,8 @@ def test_no_cut_or_changed_checkpoint_is_reused(tmp_path: Path) -> None:
     for at in range(len(good)):
         Path(checkpoint.path).write_bytes(good[:at])
         assert checkpoint.reusable([], sizes(checkpoint.folder)) is None
-        for bit in range(8):
-            Path(checkpoint.path).write_bytes(good[:at] + bytes([good[at] ^ 1 << bit]) + good[at + 1 :])
-            assert checkpoint.reusable([], sizes(checkpoint.folder)) is None
+        Path(checkpoint.path).write_bytes(good[:at] + bytes([good[at] ^ 1 << at % 8]) + good[at + 1 :])
+        assert checkpoint.reusable([], sizes(checkpoint.folder)) is None
 
 
 @pytest.mark.parametrize("changes", [{"format_version": 8}, {"format_version": 10}])

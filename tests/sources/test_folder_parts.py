@@ -69,6 +69,7 @@ def test_parts_have_together_what_the_whole_has(
     assert same(bucket_server, config) > (page < 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))]
 )

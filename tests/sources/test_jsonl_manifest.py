@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.transforms.records import (
@@ -436,7 +436,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=100)
 @given(st.lists(st.dictionaries(st.text(max_size=4), JSON, max_size=4), min_size=1, max_size=4))
 def test_any_objects_are_records_or_failures(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, object]]

@@ -33,6 +33,7 @@ def records(items: list[Item]) -> list[ImageRecord]:
     return [item for item in items if isinstance(item, ImageRecord)]
 
 
+@pytest.mark.slow
 def test_labels_of_one_image_in_many_rows(tmp_path: Path) -> None:
     names = [f"c{number}" for number in range(COUNT)]
     rows = "".join(f"1.png,{name},,,,\n" for name in (*names, *names))
@@ -40,6 +41,7 @@ def test_labels_of_one_image_in_many_rows(tmp_path: Path) -> None:
     assert [one.annotations.labels for one in records(items)] == [tuple(names)]
 
 
+@pytest.mark.slow
 def test_features_of_one_image_in_many_rows(tmp_path: Path) -> None:
     rows = "".join(f'{{"image": "1.png", "bbox": [1, 1, 2, 2], "f{at}": {at}}}\n' for at in range(10_000))
     items = listed(seeds()["jsonl"], tmp_path, m_jsonl=rows.encode())
@@ -118,6 +120,7 @@ def test_blanks_in_a_table_of_colours(tmp_path: Path) -> None:
         listed(seeds()["masks"], tmp_path, label_colors_txt=b"0 0 0 cat\n1 1 1" + b" " * 500_000 + b"\n")
 
 
+@pytest.mark.slow
 def test_wide_lists_in_json_lines(tmp_path: Path) -> None:
     line = b'{"image": "1.png", "x": [' + b"1, " * 1_000_000 + b"2.5]}\n"
     (record,) = records(listed(seeds()["jsonl"], tmp_path, m_jsonl=line))

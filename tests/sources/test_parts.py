@@ -85,6 +85,7 @@ def test_one_file_is_one_part(name: str, tmp_path: Path) -> None:
     assert (count, sum(isinstance(item, ImageRecord) for item in apart)) == (1, 2)
 
 
+@pytest.mark.slow
 def test_records_of_ours_with_names_beside_them(tmp_path: Path) -> None:
     from tests.pipelines.conversion import convert
 

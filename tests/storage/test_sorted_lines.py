@@ -45,7 +45,6 @@ def test_failures_that_are_more_than_is_held(tmp_path: Path, monkeypatch: pytest
     assert [json.loads(line)["key"] for line in text.split("\n")[:-1]] == sorted(keys)
 
 
-@pytest.mark.slow
 def test_memory_does_not_grow_with_the_lines() -> None:
     def lines() -> Iterator[str]:
         chance = random.Random(0)

@@ -244,12 +244,9 @@ def killed_job(home: str, token: str, before: int) -> bool:
 
 @pytest.mark.parametrize(
     ("again", "step"),
-    [
-        ("same", 9),
-        pytest.param("same", 1, marks=pytest.mark.slow),
-        pytest.param("auto", 1, marks=pytest.mark.slow),
-    ],
+    [("same", 1), ("auto", 1)],
 )
+@pytest.mark.slow
 def test_a_job_killed_at_any_request(bucket: str, bucket_server: BucketServer, again: str, step: int) -> None:
     """The next job, which is killed too, and one more leave all as it would have been."""
     for before in itertools.count(4, step):

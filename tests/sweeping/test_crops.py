@@ -46,6 +46,7 @@ def pixels(png: bytes) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(png)))
 
 
+@pytest.mark.slow
 def test_crops_are_of_what_is_stored_at_every_setting() -> None:
     data = encoded(draw("square", 3, 400, 300), "PNG")
     ssims = tuple(1 - place / 100 for place in range(len(ROWS)))

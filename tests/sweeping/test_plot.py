@@ -37,6 +37,7 @@ def test_png_has_its_size_and_every_color(drawn: dict[str, bytes]) -> None:
     assert not {style.color for style in GROUPS.values()} - used & seen
 
 
+@pytest.mark.slow
 def test_svg_is_the_same_again(drawn: dict[str, bytes]) -> None:
     again = plot.render(sweep())
     assert again["sweep.svg"] == drawn["sweep.svg"]
@@ -76,6 +77,7 @@ def drawn_at(*rows: Row) -> list[list[tuple[float, float]]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [11_000, 18_400, 26_000])
 def test_raw_pixels_are_to_scale_where_they_are_near(size: int) -> None:
     rows = (row(RAW, size, 1.0, 1.0), row(FILES, 10_500, 1.0, 1.0))
@@ -85,12 +87,14 @@ def test_raw_pixels_are_to_scale_where_they_are_near(size: int) -> None:
     assert drawn_at(*rows) == [[(1.05, 1.0), (size / 10_000, 1.0)]] * 2
 
 
+@pytest.mark.slow
 def test_raw_pixels_that_are_far_off_are_named_and_not_drawn() -> None:
     rows = (row(RAW, 27_000, 1.0, 1.0), row(FILES, 10_500, 1.0, 1.0))
     assert texts(plot.render(of(*rows))["sweep.svg"]).count("raw pixels: 2.7× →") == 2
     assert drawn_at(*rows) == [[(1.05, 1.0)]] * 2
 
 
+@pytest.mark.slow
 def test_bytes_an_image_where_the_files_have_no_size() -> None:
     listed = dataclasses.replace(row(FILES, 10_500, 1.0, 1.0), source_bytes=0)
     assert "TFRecord bytes an image" in texts(plot.render(of(listed))["sweep.svg"])
@@ -101,7 +105,14 @@ def test_nothing_compared(rows: tuple[Row, ...]) -> None:
     assert "No setting's pixels could be compared." in texts(plot.render(of(*rows))["sweep.svg"])
 
 
-@pytest.mark.parametrize("ssims", [(1.0, 1.0), (0.99999, 0.99998), (0.3, -0.2)])
+@pytest.mark.parametrize(
+    "ssims",
+    [
+        pytest.param((1.0, 1.0), marks=pytest.mark.slow),
+        (0.99999, 0.99998),
+        pytest.param((0.3, -0.2), marks=pytest.mark.slow),
+    ],
+)
 def test_a_lone_point(ssims: tuple[float, float]) -> None:
     drawn = plot.render(of(row(WORSE, 100, *ssims)))
     assert texts(drawn["sweep.svg"]).count("q75") == 2
@@ -113,6 +124,7 @@ def test_the_scale_is_undone() -> None:
     assert (np.diff(plot._stretched(ssims)) > 0).all()
 
 
+@pytest.mark.slow
 def test_optimised_settings_are_drawn_beside_those_of_the_same_pixels_and_labels() -> None:
     """All groups lie on each other if there is nothing but JPEGs."""
     groups = ("png to jpeg", "re-encoded", "png to jpeg, optimised", "re-encoded, optimised")

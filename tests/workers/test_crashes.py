@@ -130,6 +130,7 @@ def test_an_unexpected_exception_costs_one_image(tmp_path: Path, caplog: pytest.
     assert logged.getMessage().endswith("IndexError: no such row \\udcff" + 1000 * "!")
 
 
+@pytest.mark.slow
 def test_an_image_that_takes_all_memory_costs_itself(tmp_path: Path) -> None:
     records = listed(tmp_path, {3: b"MEMORY"}, count=6)
     path, failures, reasons = ran(records, tmp_path / "part", [])
@@ -192,6 +193,7 @@ def test_an_image_that_does_well_by_itself_is_not_lost(tmp_path: Path) -> None:
     assert path.read_bytes() == Path(expected.path).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_lone_image_is_tried_twice_too(tmp_path: Path) -> None:
     records = listed(tmp_path, {0: b"CRASH"}, count=1)
     path, failures, reasons = ran(records, tmp_path / "part", [])

@@ -29,7 +29,7 @@ LOST = {
 
 
 @pytest.mark.parametrize("harm", LOST)
-@pytest.mark.parametrize("numbers", [(4,), (0, 4, 5, 9)])
+@pytest.mark.parametrize("numbers", [(4,), pytest.param((0, 4, 5, 9), marks=pytest.mark.slow)])
 def test_what_costs_an_item(
     harm: str, numbers: tuple[int, ...], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

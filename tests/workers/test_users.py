@@ -129,6 +129,7 @@ def test_shards(references: list[bytes], settings: RecordSettings, tmp_path: Pat
     assert '"key": "2.jpg"' in Path(file.failures_path).read_text()
 
 
+@pytest.mark.slow
 def test_batches(references: list[bytes], settings: RecordSettings) -> None:
     setup = functools.partial(RecordEncoder, settings)
     batch = ran(EncodeTask(references), setup, "shards.record_encoder", "opened")
@@ -146,6 +147,7 @@ def test_verify(stored: RecordRange, opened_dataset: tuple[Dataset, Expected, Ta
     assert found.checked["images"] == 5
 
 
+@pytest.mark.slow
 def test_verify_against_the_source(
     stored: RecordRange, references: list[bytes], settings: RecordSettings
 ) -> None:
@@ -160,6 +162,7 @@ def test_verify_against_the_source(
     assert found.checked["compared"] == 5
 
 
+@pytest.mark.slow
 def test_sweep(references: list[bytes], settings: RecordSettings) -> None:
     config = SweepConfig(qualities=(60,), targets=(), worst=2)
     every = sweep_settings(config)

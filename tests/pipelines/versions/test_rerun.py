@@ -52,6 +52,7 @@ def test_the_second_run_gives_the_bytes_of_starting_over(photos: Rerun, tmp_path
     assert taken_over(home / NEXT) == {"from": "1.0.0", "records": 195, "shards": 0, "reason": ""}
 
 
+@pytest.mark.slow
 def test_shards_without_a_change_are_taken_over_whole(some: Rerun, tmp_path: Path) -> None:
     home = some.home(tmp_path)
     put(some.input, {**some.edit.before, "a/00.jpg": picture(1000, ".jpg")})
@@ -82,6 +83,7 @@ def test_versions_follow_each_other(some: Rerun, tmp_path: Path) -> None:
     assert work(home / "1.0.3") == (2, 2, 0)
 
 
+@pytest.mark.slow
 def test_nothing_has_changed(some: Rerun, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     home = some.home(tmp_path)
     put(some.input, some.edit.before)

@@ -60,6 +60,7 @@ def test_each_flag_that_decides_a_byte(flag: str, reason: str, some: Rerun, tmp_
     )
 
 
+@pytest.mark.slow
 def test_it_is_printed(some: Rerun, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     difference = "--jpeg_quality was 80, is 81; --seed was 0, is 1"
     differs(some, tmp_path, difference, "--jpeg_quality=81", "--seed=1")
@@ -102,6 +103,7 @@ def test_another_recordmill(some: Rerun, tmp_path: Path, monkeypatch: pytest.Mon
     differs(some, tmp_path, f'recordmill was "{package_version("recordmill")}", is "99"')
 
 
+@pytest.mark.slow
 def test_a_version_of_version_0_1_is_not_reused(
     some: Rerun, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
