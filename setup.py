@@ -50,6 +50,7 @@ setup(
         "simplejpeg>=1.8,<2",  # libjpeg-turbo, faster than Pillow and free of the GIL both ways
         "tenacity>=9,<10",  # faults of the file system that may pass are tried again
         "xxhash>=3.5,<5",  # hashes of images, a hundredth of the time of a cryptographic hash
+        "zstandard>=0.18,<1",  # references while they are shuffled; the range that Beam allows
     ],
     extras_require={
         # What submits to Dataflow, and what its workers have.

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recordmill.transforms.records import Annotations, ImageRecord
 from recordmill.transforms.shards import references
-from recordmill.transforms.shards.references import Batches, items
+from recordmill.transforms.shards.references import Batches, batch_of, items, pack_reference
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=40)), max_size=60))
@@ -42,3 +43,21 @@ def test_open_batches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert batches.full
     assert len(list(batches.rest())) == 9
     assert not batches.full
+
+
+def test_a_batch_of_rows_takes_half_of_their_bytes() -> None:
+    rows = [
+        pack_reference(
+            ImageRecord(
+                f"rows.csv:{line}",
+                None,
+                "train",
+                Annotations((), {"customer": str(line), "city": f"city {line % 97}"}),
+                f"rows.csv, line {line}",
+            ),
+            seed=0,
+        )
+        for line in range(400)
+    ]
+    assert len(batch_of(rows)) < sum(map(len, rows)) / 2
+    assert list(items([batch_of(rows), batch_of([])])) == rows

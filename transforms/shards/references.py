@@ -6,6 +6,7 @@ hashes are salted: the same on every machine, whatever the order of listing.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 import struct
@@ -15,6 +16,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 import numpy as np
+import zstandard
 from msgspec.structs import replace
 
 from recordmill.transforms.annotations.mapping import OF_CLASSES, OF_OBJECTS
@@ -48,7 +50,12 @@ def key_digest(key: str) -> int:
 
 def order_hash(key: str, seed: int) -> bytes:
     """8 bytes, big-endian, that determine a record's shard and its position in it; `seed` shuffles."""
-    return _hash64(key, b"%s/%d" % (_SHARD_SALT, seed))
+    return _hash64(key, _shard_salt(seed))
+
+
+@functools.lru_cache
+def _shard_salt(seed: int) -> bytes:
+    return b"%s/%d" % (_SHARD_SALT, seed)
 
 
 def shard_of(hashed: bytes, num_shards: int) -> int:
@@ -85,12 +92,17 @@ def with_split(record: ImageRecord, config: DatasetConfig, pattern: re.Pattern[s
         split = split_of(group_of(record, config.group_by, pattern), config.splits)
     else:
         split = record.split or DEFAULT_SPLIT
-        if not SPLIT_NAME.fullmatch(split):
+        if not _is_split_name(split):
             detail = f"{split!r}; letters, digits, _ and - make one (--splits overrides the source's own)"
             raise BadInput("manifest", "not a split name", detail, record.key)
     if split == record.split:
         return record
     return replace(record, split=split)
+
+
+@functools.lru_cache
+def _is_split_name(split: str) -> bool:
+    return SPLIT_NAME.fullmatch(split) is not None
 
 
 def group_of(record: ImageRecord, field: str | None, pattern: re.Pattern[str] | None) -> str:
@@ -123,6 +135,7 @@ HELD_BYTES = 256 << 20
 _DIGEST_BYTES = 16
 _START = HASH_BYTES + _DIGEST_BYTES
 _LENGTH = struct.Struct("<I")
+_LEVEL = 1
 # Replaces the key at the end of a URI. No path contains a NUL.
 _KEY = "\0"
 # Annotations of more bytes are spooled.
@@ -137,7 +150,10 @@ Read = Callable[[ImageRef], bytes]
 
 
 class Batches(Generic[K]):
-    """Collects items by key in batches, because a runner's cost is per element."""
+    """Collects items by key in batches, because a runner's cost is per element.
+
+    Batches are compressed: a runner on one machine holds several copies of all that it shuffles.
+    """
 
     def __init__(self) -> None:
         self._open: dict[K, bytearray] = {}
@@ -158,23 +174,27 @@ class Batches(Generic[K]):
             return None
         del self._open[key]
         self._held -= len(batch)
-        return bytes(batch)
+        return _compressed(batch)
 
     def rest(self) -> Iterator[tuple[K, bytes]]:
         """Yields and removes the batches that are not full."""
         opened, self._open, self._held = self._open, {}, 0
         for key, batch in opened.items():
-            yield key, bytes(batch)
+            yield key, _compressed(batch)
 
 
 def batch_of(several: Iterable[bytes]) -> bytes:
     """One batch of some items."""
-    return b"".join(part for item in several for part in (_LENGTH.pack(len(item)), item))
+    return _compressed(b"".join(part for item in several for part in (_LENGTH.pack(len(item)), item)))
+
+
+def _compressed(batch: bytes | bytearray) -> bytes:
+    return zstandard.compress(batch, _LEVEL)
 
 
 def items(batches: Iterable[bytes]) -> Iterator[bytes]:
     """The items of batches."""
-    for batch in batches:
+    for batch in map(zstandard.decompress, batches):
         end = 0
         while end < len(batch):
             start = end + _LENGTH.size
@@ -225,14 +245,17 @@ def plain_record(record: ImageRecord) -> ImageRecord:
         TypeError: names the record and the feature.
     """
     annotations = record.annotations
-    groups = [annotations.features, *(one.attributes for one in annotations.objects)]
-    if all(_PLAIN_TYPES.issuperset(map(type, values.values())) for values in groups):
+    if _are_plain(annotations.features) and all(_are_plain(one.attributes) for one in annotations.objects):
         return record
     objects = tuple(
         replace(one, attributes=_plain_values(record, one.attributes)) for one in annotations.objects
     )
     features = _plain_values(record, annotations.features)
     return replace(record, annotations=replace(annotations, features=features, objects=objects))
+
+
+def _are_plain(values: Mapping[str, Any]) -> bool:
+    return _PLAIN_TYPES.issuperset(map(type, values.values()))
 
 
 def _plain_values(record: ImageRecord, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -320,6 +343,8 @@ def _identities(refs: Iterable[ImageRef]) -> list[ImageRef]:
 
 
 def _annotation_files(annotations: Annotations) -> list[ImageRef]:
+    if not annotations.objects and not annotations.masks and annotations.steps is None:
+        return []
     files = [one.mask for one in annotations.objects if isinstance(one.mask, ImageRef)]
     if annotations.steps is not None:
         files += annotations.steps.frames
