@@ -24,6 +24,7 @@ from typing import Any
 from benchmarks.inputs import TEN, once, own_folder
 from benchmarks.measure import ROOT, run, run_python
 from benchmarks.performance_page import update_page
+from benchmarks.photographs import draw_photographs, draw_small
 from benchmarks.report import machine
 from benchmarks.works import PEERS, PROGRAMS, WORKS, Program, Work, convert, link_images
 
@@ -124,13 +125,18 @@ def _measured(work: Work, programs: Sequence[Program], inputs: list[Path], repea
 def _read(folder: Path, args: argparse.Namespace) -> Any:
     """Seconds of each reader's epochs, for photographs at a short side of 256 and for small PNGs."""
     made = []
-    for name, number, flags in (
-        ("photographs", args.images, ("--image_format=jpeg", "--short_side=256", "--color=rgb")),
-        ("small", args.small, ("--color=rgb",)),
+    for name, draw, number, flags in (
+        (
+            "photographs",
+            draw_photographs,
+            args.images,
+            ("--image_format=jpeg", "--short_side=256", "--color=rgb"),
+        ),
+        ("small", draw_small, args.small, ("--color=rgb",)),
     ):
         output = folder / f"read-{name}-{number:08d}"
         if not output.exists():
-            source = folder / f"{name}-{number:08d}"
+            source = once(folder / f"{name}-{number:08d}", draw, number)
             run_python(convert(source, output, "--num_shards=8", "--quiet", *flags))
         made.append(str(output))
     found = _printed(sys.executable, "readers", *made, str(_EPOCHS))

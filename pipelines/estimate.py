@@ -11,8 +11,8 @@ from typing import Any
 
 from recordmill.pipelines.options.dataflow import DISK_GB, MACHINE_TYPE, MAX_WORKERS
 
-# Images of _IMAGE_BYTES (480x360) that one vCPU converts in a second, without the network: kept images and
-# JPEG as measured in docs/performance.md; the others as measured for codecs, with the same overhead added.
+# Images of _IMAGE_BYTES (480x360) that one vCPU converts in a second, without the network: half of what two
+# cores converted of 20,000 kept and encoded JPEGs; the others as measured for codecs, with the same overhead.
 IMAGES_PER_SECOND = {
     "header": 3218,
     "keep": 946,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import colorsys
-import dataclasses
 import functools
 import importlib.util
 import os
@@ -11,6 +10,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
@@ -166,7 +166,7 @@ def _opened(image: StoredImageBytes) -> OpenedImage:
     decode = opened.decode_scaled
     if decode is None:
         return opened
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         opened, decode_scaled=lambda height, width: decode(-(-height // 2), -(-width // 2))
     )
 
