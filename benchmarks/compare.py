@@ -125,13 +125,9 @@ def _measured(work: Work, programs: Sequence[Program], inputs: list[Path], repea
 def _read(folder: Path, args: argparse.Namespace) -> Any:
     """Seconds of each reader's epochs, for photographs at a short side of 256 and for small PNGs."""
     made = []
+    scaled = ("--image_format=jpeg", "--short_side=256", "--color=rgb")
     for name, draw, number, flags in (
-        (
-            "photographs",
-            draw_photographs,
-            args.images,
-            ("--image_format=jpeg", "--short_side=256", "--color=rgb"),
-        ),
+        ("photographs", draw_photographs, args.images, scaled),
         ("small", draw_small, args.small, ("--color=rgb",)),
     ):
         output = folder / f"read-{name}-{number:08d}"
