@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from recordmill.transforms.images import jpeg
 from recordmill.transforms.images.jpeg_header import read_header
 from recordmill.transforms.images.policy import ImagePolicy
 from recordmill.transforms.images.store import store_image
@@ -235,3 +236,13 @@ def test_jpeg_mode_is_simplejpegs_own_output() -> None:
     expected = simplejpeg.encode_jpeg(simplejpeg.decode_jpeg(data), 85, "RGB", "420")
     image = store_image(data, ImagePolicy("jpeg", 85))
     assert (image.data, image.actions) == (expected, ("reencoded",))
+
+
+@pytest.mark.parametrize("inverted", [True, False])
+def test_each_ink_is_darkened_by_black(inverted: bool) -> None:
+    color, black = np.mgrid[:256, :256].astype(np.uint8)
+    rgb = jpeg.cmyk_to_rgb(np.stack((color, 255 - color, black, black), -1), inverted)
+    light, least = (color, black) if inverted else (255 - color, 255 - black)
+    expected = [value.astype(int) * least // 255 for value in (light, 255 - light, least)]
+    assert rgb.dtype == np.uint8
+    assert np.array_equal(rgb, np.stack(expected, -1))

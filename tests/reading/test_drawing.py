@@ -174,6 +174,16 @@ def test_a_picture_needs_fewer_pixels_than_a_stored_image() -> None:
     assert stored(216, 288).pixels.shape == (720, 960, 3)
 
 
+def test_inks_are_scaled_down_while_they_are_decoded() -> None:
+    colors = Image.fromarray(RNG.integers(0, 256, (4, 4, 3), dtype=np.uint8)).resize((1280, 960))
+    file = encoded(colors.convert("CMYK"), "JPEG", quality=95)
+    image = StoredImageBytes(file)
+    scaled = drawing._opened(image).decode_scaled
+    assert scaled is not None and scaled(216, 288).pixels.shape == (360, 480, 3)
+    expected = picture_of(StoredImageBytes(encoded(Image.open(io.BytesIO(file)).convert("RGB"))), 288)
+    assert np.abs(picture_of(image, 288).astype(int) - expected).mean() < 3
+
+
 def test_a_mask_is_scaled_with_its_image() -> None:
     mask = np.zeros((400, 400), np.uint8)
     mask[:, 200:] = 1

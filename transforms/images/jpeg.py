@@ -45,6 +45,7 @@ _MARKER = re.compile(rb"\xff+([^\0\xff])")
 # detail that 3/8 keeps; 5/8 would need too large a margin; 7/8 is slower than a full decode.
 _EIGHTHS = (1, 2, 3, 6)
 _MARGIN = 2.25
+_BAND = 16  # rows
 
 
 def check_image_data(data: bytes, header: JpegHeader) -> None:
@@ -72,7 +73,7 @@ def decode(data: bytes, header: JpegHeader) -> Array:
     return decode_components(data, header)
 
 
-def decode_scaled(data: bytes, header: JpegHeader, height: int, width: int) -> Array:
+def decode_scaled(data: bytes, header: JpegHeader, height: int, width: int, is_draft: bool = False) -> Array:
     """As `decode`, but scaled down while decoding if that is accurate enough for a target size.
 
     Args:
@@ -80,20 +81,24 @@ def decode_scaled(data: bytes, header: JpegHeader, height: int, width: int) -> A
         header: of the file.
         height: of the target, in the file's orientation.
         width: likewise.
+        is_draft: whether half of the accuracy is enough, and inks may be averaged.
 
     Returns:
         n eighths of the picture's height and width, rounded up.
     """
-    eighths = next((n for n in _EIGHTHS if _suffices(n, header, height, width)), 8)
+    margin = _MARGIN / 2 if is_draft else _MARGIN
+    eighths = next((n for n in _EIGHTHS if _suffices(n, header, height, width, margin)), 8)
+    components = len(header.components)
     # Inks must be converted to colours before they are averaged.
-    if eighths == 8 or header.process == LOSSLESS or len(header.components) == 4:
+    if eighths == 8 or header.process == LOSSLESS or (components == 4 and not is_draft):
         return decode(data, header)
     scaled = {"min_height": -(-header.height * eighths // 8), "min_width": -(-header.width * eighths // 8)}
-    return _decode_strictly(data, header, _COLORS[len(header.components)], scaled)
+    pixels = _decode_strictly(data, header, _COLORS[components], scaled)
+    return cmyk_to_rgb(pixels, header.adobe is not None) if components == 4 else pixels
 
 
-def _suffices(eighths: int, header: JpegHeader, height: int, width: int) -> bool:
-    return header.height * eighths >= 8 * _MARGIN * height and header.width * eighths >= 8 * _MARGIN * width
+def _suffices(eighths: int, header: JpegHeader, height: int, width: int, margin: float) -> bool:
+    return header.height * eighths >= 8 * margin * height and header.width * eighths >= 8 * margin * width
 
 
 def decode_components(data: bytes, header: JpegHeader) -> Array:
@@ -201,9 +206,13 @@ def cmyk_to_rgb(pixels: Array, inverted: bool) -> Array:
 
     Inverted inks, as under an Adobe marker, have 255 for no ink.
     """
-    light = pixels if inverted else 255 - pixels
-    wide = light[:, :, :3].astype(np.uint16) * light[:, :, 3:]
-    return (wide // 255).astype(np.uint8)
+    colors = np.empty((*pixels.shape[:2], 3), np.uint8)
+    for top in range(0, len(pixels), _BAND):  # a band stays in the cache
+        light = pixels[top : top + _BAND] if inverted else 255 - pixels[top : top + _BAND]
+        black = light[:, :, 3].astype(np.uint16)
+        for channel in range(3):
+            colors[top : top + _BAND, :, channel] = light[:, :, channel] * black // 255
+    return colors
 
 
 def encode(pixels: Array, quality: int, subsampling: str = "420") -> bytes:

@@ -107,7 +107,7 @@ def _open_jpeg(data: bytes) -> OpenedImage:
         functools.partial(jpeg.check_image_data, data, header),
         lambda: Picture(jpeg.decode(data, header)),
         header.height * header.width,
-        lambda height, width: Picture(jpeg.decode_scaled(data, header, height, width)),
+        lambda *size, **how: Picture(jpeg.decode_scaled(data, header, *size, **how)),
         inks if len(header.components) == 4 else None,
         family="png" if kept is None else "jpeg",
     )

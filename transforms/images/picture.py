@@ -102,7 +102,7 @@ class OpenedImage(msgspec.Struct, frozen=True):
         decode: returns the pixels; raises BadInput if they are damaged.
         pixels: height times width, from the header.
         decode_scaled: scales down while decoding, to at least the given height and width, in the file's
-            orientation; None if the format cannot.
+            orientation, as `jpeg.decode_scaled`; None if the format cannot.
         inks: uint8 (height, width, 4) of CMYK, 255 is full ink; None if the image is not in CMYK.
         profile: the ICC profile of pixels without a file; None if it is sRGB, unknown, or in the file.
         family: `jpeg` or `png`: the format of its changed pixels with --image_format=keep.
@@ -115,7 +115,7 @@ class OpenedImage(msgspec.Struct, frozen=True):
     check: Callable[[], object]
     decode: Callable[[], Picture]
     pixels: int
-    decode_scaled: Callable[[int, int], Picture] | None = None
+    decode_scaled: Callable[..., Picture] | None = None
     inks: Callable[[], npt.NDArray[np.uint8]] | None = None
     profile: bytes | None = None
     family: str = "png"

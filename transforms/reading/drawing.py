@@ -158,16 +158,12 @@ def picture_of(image: StoredImageBytes, side: int) -> Array:
 
 
 def _opened(image: StoredImageBytes) -> OpenedImage:
-    """The image, which is scaled down further while it is decoded than one that will be stored.
-
-    What is accurate enough for half of a size is not smaller than that size.
-    """
+    """The image, which is decoded less accurately, if it is scaled down, than one that will be stored."""
     opened = image.opened()
-    decode = opened.decode_scaled
-    if decode is None:
+    if opened.decode_scaled is None:
         return opened
     return msgspec.structs.replace(
-        opened, decode_scaled=lambda height, width: decode(-(-height // 2), -(-width // 2))
+        opened, decode_scaled=functools.partial(opened.decode_scaled, is_draft=True)
     )
 
 

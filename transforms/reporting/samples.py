@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ _MOST_BYTES = 20_000
 # Of a record that is looked at, and of all of them.
 _MOST_RECORD_BYTES, _MOST_BYTES_READ = 64 << 20, 384 << 20
 _AT_ONCE = 16
+_DRAWN_AT_ONCE = 2  # decoders release the interpreter; as many images as two workers hold
 _T = TypeVar("_T")
 _DAMAGES = (ValueError, FileNotFoundError)
 
@@ -113,7 +115,9 @@ def samples(
     seen = [(place, _classes(record)) for place, record in _records(looked_at, names, renames)]
     chosen = choose(seen)
     records = dict(_records([place for _, place in chosen], names, renames))
-    return tuple(_sample(group, place, records[place]) for group, place in chosen if place in records)
+    shown = [(group, place, records[place]) for group, place in chosen if place in records]
+    with concurrent.futures.ThreadPoolExecutor(_DRAWN_AT_ONCE) as pool:
+        return tuple(pool.map(_sample, *zip(*shown, strict=True))) if shown else ()
 
 
 def pictures(
