@@ -48,6 +48,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found | {"q90": found["kept"], "side256": found["kept"]}
 
 
+@pytest.mark.slow
 def test_photographs_are_of_many_kinds(inputs: dict[str, Path]) -> None:
     kinds: collections.Counter[str] = collections.Counter()
     files = sorted(inputs["kept"].rglob("*.*"))
@@ -87,6 +88,7 @@ def test_jpegs_of_one_size(tmp_path: Path) -> None:
             assert image.info["comment"] == path.stem.encode()
 
 
+@pytest.mark.slow
 def test_inputs_are_taken_for_what_they_are(inputs: dict[str, Path], tmp_path: Path) -> None:
     draw_digits(tmp_path / "digits", 20)
     draw_manifest(tmp_path / "rows.csv", 20)
@@ -97,6 +99,7 @@ def test_inputs_are_taken_for_what_they_are(inputs: dict[str, Path], tmp_path: P
     assert detect(SourceConfig("auto", str(inputs["small"])))[0] == "folder"
 
 
+@pytest.mark.slow
 def test_images_of_ones_own(inputs: dict[str, Path], tmp_path: Path) -> None:
     link_images(inputs["kept"])(tmp_path / "own", 5)
     copies = sorted(path.read_bytes() for path in (tmp_path / "own").rglob("*.*"))
@@ -183,6 +186,7 @@ def test_programs_write_the_same_rows(inputs: dict[str, Path], tmp_path: Path) -
         assert len(records) == len(expected), name
 
 
+@pytest.mark.slow
 def test_loops_write_images_and_boxes(inputs: dict[str, Path], tmp_path: Path) -> None:
     items = list_items(inputs["boxes"])
     process_loop.write_shard("boxes", items, tmp_path / "train.tfrecord")
