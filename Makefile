@@ -94,11 +94,11 @@ fuzz: $(DEVELOPS)
 # Compares with other programs, and writes docs/performance.md. They are installed below build/peers. With the
 # default sizes it takes hours; ARGS="--images 100 --small 2000 --rows 20000 --repeats 1" a quarter of an hour.
 benchmark: $(DEVELOPS) $(PEERS:%=build/peers/%/installed)
-	$(RUN) -m benchmarks.compare --readers $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(RUN) -m benchmarks.compare --readers $(ARGS)
 
 build/peers/%/installed: benchmarks/peers/%.lock | $(UV)
 	$(PYTHON) -m venv --clear $(@D)
-	$(UV) pip install --quiet --system-certs --python $(@D)/bin/python --require-hashes --build-constraint requirements-dev.lock --requirement $<
+	$(UV) pip install --quiet --system-certs --python $(@D)/bin/python --compile-bytecode --require-hashes --build-constraint requirements-dev.lock --requirement $<
 	@touch $@
 
 lint: $(DEVELOPS)

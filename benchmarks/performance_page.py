@@ -18,6 +18,7 @@ from benchmarks.works import PROGRAMS, WORKS
 OURS = "recordmill"
 _PART = re.compile(r"(<!-- measured: (\w+) -->\n).*?(<!-- end of measured -->)", re.DOTALL)
 _TITLES = {program.name: program.title for program in PROGRAMS}
+_UNKNOWN = "–"
 _OF_US = ("recordmill", "header", "beam_writer")
 
 
@@ -36,29 +37,43 @@ def update_page(page: Path, found: Mapping[str, Any]) -> None:
 
 
 def seconds_beyond_startup(runs: Mapping[str, Any]) -> list[float]:
-    """Of each round, the time for all items minus the median time for ten."""
-    startup = statistics.median(run["seconds"] for run in runs["few"])
-    return [max(run["seconds"] - startup, 1e-3) for run in runs["all"]]
+    """Of each round, the time for all items minus the median time for ten; none if it is too little.
+
+    Too little is less than a quarter of the start-up: the start-up alone varies as much.
+    """
+    startup = _startup(runs)
+    beyond = [run["seconds"] - startup for run in runs["all"]]
+    return beyond if min(beyond) > startup / 4 else []
+
+
+def _startup(runs: Mapping[str, Any]) -> float:
+    seconds: list[float] = [run["seconds"] for run in runs["few"]]
+    return statistics.median(seconds)
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> str:
     """How many times as fast we are: of the medians, with the range of rounds if there are several."""
+    if not ours or not theirs:
+        return _UNKNOWN
     each = [other / one for one, other in zip(ours, theirs, strict=False)]
     spread = f" ({min(each):.2f} to {max(each):.2f})" if len(each) > 1 else ""
     return f"{statistics.median(theirs) / statistics.median(ours):.2f}{spread}"
 
 
-def _share(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> float:
-    """Our speed as a part of theirs, beyond start-up."""
-    return _median(theirs) / _median(ours)
-
-
-def _median(runs: Mapping[str, Any]) -> float:
-    return statistics.median(seconds_beyond_startup(runs))
+def _share(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> float | None:
+    """Our speed as a part of theirs, beyond start-up; None if it is unknown."""
+    one, other = seconds_beyond_startup(ours), seconds_beyond_startup(theirs)
+    return statistics.median(other) / statistics.median(one) if one and other else None
 
 
 def _rate(items: int, runs: Mapping[str, Any]) -> float:
-    return items / _median(runs)
+    """Items per second beyond start-up; 0 if it is unknown."""
+    seconds = seconds_beyond_startup(runs)
+    return items / statistics.median(seconds) if seconds else 0.0
+
+
+def _number(rate: float) -> str:
+    return f"{rate:,.0f}" if rate else _UNKNOWN
 
 
 def _conversions(works: Mapping[str, Any]) -> str:
@@ -73,9 +88,9 @@ def _conversions(works: Mapping[str, Any]) -> str:
         rows = [
             (
                 _TITLES[name],
-                f"{_rate(items, runs):,.0f}",
+                _number(_rate(items, runs)),
                 "1" if name == OURS else ratio(seconds_beyond_startup(ours), seconds_beyond_startup(runs)),
-                f"{statistics.median(run['seconds'] for run in runs['few']):.1f}",
+                f"{_startup(runs):.1f}",
                 megabytes(max(run["rss"] for run in runs["all"])),
                 megabytes(runs["bytes"]) if runs["bytes"] else "nothing",
             )
@@ -97,8 +112,8 @@ def _behind(works: Mapping[str, Any]) -> str:
         programs = works.get(work.name, {}).get("programs", {})
         for name, runs in programs.items():
             share = _share(programs[OURS], runs)
-            if name not in _OF_US and share < 1:
-                best = max((_share(programs[us], runs), us) for us in _OF_US if us in programs)
+            if name not in _OF_US and share is not None and share < 1:
+                best = max((_share(programs[us], runs) or 0, us) for us in _OF_US if us in programs)
                 other = "" if best[1] == OURS else f"; {best[0]:.2f} with {_TITLES[best[1]]}"
                 lines.append(f"- {work.title}: {_TITLES[name]} ({share:.2f} of its speed{other})")
     return "\n".join(lines) or "Nothing was faster."
@@ -143,7 +158,7 @@ def draw_chart(works: Mapping[str, Any], path: Path) -> None:
         rates = [_rate(found["items"], found["programs"][name]) for name in names]
         colors = ["#1565c0" if name in _OF_US else "#9aa5b1" for name in names]
         bars = axes.barh([_TITLES[name].replace("`", "") for name in names], rates, color=colors)
-        axes.bar_label(bars, [f"{rate:,.0f}" for rate in rates], padding=3, fontsize=8)
+        axes.bar_label(bars, map(_number, rates), padding=3, fontsize=8)
         axes.set_title(f"{work.title}, items/s", fontsize=10)
         axes.tick_params(labelsize=8)
         axes.margins(x=0.15)
