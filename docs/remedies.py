@@ -225,6 +225,7 @@ REMEDIES = {
     "run lengths do not fill the mask": "The counts must add up to height × width.",
     "run lengths do not fill their mask": "The counts must add up to height × width.",
     "run lengths without a size": "Add `size` to the run lengths.",
+    "record too large": "No reader takes a record of 2 GiB. Store fewer or smaller images in it.",
     "same path below two roots": "Two image roots hold this path. Remove one.",
     "same set as another array": "Another array already has this split.",
     "same set as another file": "Another file, such as the compressed one, has the same images.",

@@ -11,8 +11,8 @@ from typing import Any
 
 from recordmill.pipelines.options.dataflow import DISK_GB, MACHINE_TYPE, MAX_WORKERS
 
-# Images of _IMAGE_BYTES (480x360) that one vCPU converts in a second, without the network: half of what two
-# cores converted of 20,000 kept and encoded JPEGs; the others as measured for codecs, with the same overhead.
+# Images of _IMAGE_BYTES (480x360) that one vCPU converts in a second, without the network. Kept and as JPEG:
+# half the rate of two cores, measured with 20,000 images. The others: that of the codec, with this overhead.
 IMAGES_PER_SECOND = {
     "header": 3218,
     "keep": 946,

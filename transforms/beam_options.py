@@ -1,4 +1,4 @@
-"""The flags of Beam of a job, each group of which is parsed once."""
+"""The Beam options of a job. Each group is parsed once."""
 
 from __future__ import annotations
 

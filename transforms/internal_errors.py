@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import traceback
 from collections.abc import Callable
 
@@ -16,6 +17,7 @@ _LONGEST_TRACEBACK, _LONGEST_DETAIL = 10_000, 500
 
 _LOGGER = logging.getLogger(__name__)
 _logged: set[str] = set()
+_logging = threading.Lock()  # the connection of a worker process takes one message at a time
 _receiver: Callable[[str, str], None] | None = None
 
 
@@ -35,10 +37,9 @@ class internal_errors(contextlib.ContextDecorator):
 
 
 def fault_of(error: BaseException, stage: str) -> BadInput | None:
-    """The fault of an input that an exception is: a BadInput itself, or an unexpected exception.
+    """The BadInput for an exception: itself, or `internal error: <class>`, whose traceback is logged.
 
-    The traceback of an unexpected exception is logged; the reason is `internal error: <class>`. JobError,
-    MemoryError and the errors of the system are None: the machine is at fault.
+    None for JobError, MemoryError, errors of the system, and what is no Exception: no input is at fault.
     """
     if isinstance(error, BadInput):
         return error
@@ -61,13 +62,14 @@ def logged(error: Exception, headline: str) -> str:
 
 def log_once(origin: str, text: str) -> None:
     """Logs a text, or sends it to the receiver, once for each `origin`: class, file and line."""
-    if origin in _logged:
-        return
-    _logged.add(origin)
-    if _receiver is not None:
-        _receiver(origin, text)
-    else:
-        _LOGGER.error("%s", text.rstrip())
+    with _logging:
+        if origin in _logged:
+            return
+        _logged.add(origin)
+        if _receiver is not None:
+            _receiver(origin, text)
+        else:
+            _LOGGER.error("%s", text.rstrip())
 
 
 def send_to(receiver: Callable[[str, str], None]) -> None:

@@ -25,7 +25,7 @@ from recordmill.transforms.storage.scratch import scratch_folder
 from recordmill.transforms.storage.zip_member import check_size
 from recordmill.transforms.workers import process
 
-# Records between two reports. So many are worth a second worker process, which is woken.
+# Records between two reports. An input with as many is worth a second worker process, which is woken then.
 _PROGRESS_STEP = 500
 
 _Part = Any

@@ -168,8 +168,22 @@ def test_an_integer_beyond_int64_is_never_cut(number: int) -> None:
 def test_a_record_that_no_reader_takes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(features_module, "_MOST_BYTES", 100)
     assert build_example({"x": bytes(80)})
-    with pytest.raises(ValueError, match="a record of 109 bytes; up to 100 can be read"):
+    with pytest.raises(BadInput, match=r"record too large \(109 bytes; readers take up to 100\)"):
         build_example({"x": bytes(100 - 4)})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Feature("int64_list", (300.5,)),
+        Feature("bytes_list", (memoryview(b"a"),)),
+        Feature("bytes_list", (b"a", "b")),
+        Feature("float_list", ("1",)),
+    ],
+)
+def test_values_of_another_type_are_refused(wrong: Feature) -> None:
+    with pytest.raises(TypeError):
+        build_example({"x": wrong})
 
 
 @settings(deadline=None)  # a busy machine is no failure

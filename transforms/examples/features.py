@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import array
 import functools
+import operator
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -83,7 +84,7 @@ def bytes_feature(value: object) -> Feature:
 
 
 def utf8(text: str) -> bytes:
-    """A text as features hold it. Raises BadInput if it has lone surrogates."""
+    """Text as UTF-8, as features store it. Raises BadInput if it has lone surrogates."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -134,10 +135,12 @@ def build_sequence_example(
 
 
 def _message(parts: list[bytes]) -> bytes:
-    """A complete message. Raises ValueError if no reader takes one so large."""
+    """A complete message. Raises BadInput if it is too large for readers."""
     data = b"".join(parts)
     if len(data) > _MOST_BYTES:
-        raise ValueError(f"a record of {len(data)} bytes; up to {_MOST_BYTES} can be read")
+        raise BadInput(
+            "build", "record too large", f"{len(data):,} bytes; readers take up to {_MOST_BYTES:,}"
+        )
     return data
 
 
@@ -151,9 +154,11 @@ def _map(features: Mapping[str, object]) -> list[bytes]:
 
 
 def _add(parts: list[bytes], key: bytes, item: Feature) -> None:
-    """Adds a feature in a field of its own; after a key, in its entry of a map."""
+    """Adds a feature as field 1; with a key, as the value of that entry of a map."""
     kind, values = item
     if kind == "bytes_list":
+        if not {bytes}.issuperset(map(type, values)):
+            raise TypeError(f"a bytes_list holds bytes, got {_short(values)}")
         if len(values) != 1:
             content = [part for value in values for part in (_FIRST, _varint(len(value)), value)]
             parts.append(_head(key, kind, sum(map(len, content))))
@@ -171,13 +176,13 @@ def _add(parts: list[bytes], key: bytes, item: Feature) -> None:
 
 @functools.lru_cache(maxsize=4096)
 def _head_of_one(key: bytes, kind: Kind, size: int) -> bytes:
-    """What precedes the value of a feature with one: some bytes, or all its numbers."""
+    """The bytes before the data of a feature with one value of bytes, or with packed numbers."""
     head = _FIRST + _varint(size)
     return _head(key, kind, len(head) + size) + head
 
 
 def _head(key: bytes, kind: Kind, size: int) -> bytes:
-    """What precedes the values of a feature, which have so many bytes."""
+    """The bytes before the values of a feature, which take `size` bytes."""
     head = _TAG_OF_KIND[kind] + _varint(size)
     if key:
         head = key + _SECOND + _varint(len(head) + size) + head
@@ -185,7 +190,7 @@ def _head(key: bytes, kind: Kind, size: int) -> bytes:
 
 
 def _field(tag: bytes, parts: Sequence[bytes]) -> Iterable[bytes]:
-    """The parts of a message in a field `tag`; none of an empty message."""
+    """The parts of a message in a field `tag`; empty if the message is empty."""
     return (tag, _varint(sum(map(len, parts))), *parts) if parts else ()
 
 
@@ -215,12 +220,12 @@ def _int64(number: int) -> bytes:
     """The varint of an integer; of a negative one, that of its two's complement. Raises OverflowError."""
     if 0 <= number < 0x80:
         return _SHORT[number]
-    return _varint(int.from_bytes(int(number).to_bytes(8, "big", signed=True), "big"))
+    return _varint(int.from_bytes(operator.index(number).to_bytes(8, "big", signed=True), "big"))
 
 
 def _floats(values: Sequence[float]) -> bytes:
     """Values as float32, little-endian."""
-    packed = array.array("f", values)
+    packed = array.array("f", list(values))
     if sys.byteorder == "big":
         packed.byteswap()
     return packed.tobytes()

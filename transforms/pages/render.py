@@ -31,7 +31,7 @@ def render_page(template: str, **values: Any) -> str:
 
 @functools.cache
 def environment() -> Environment:
-    """What renders pages; it keeps the templates that have been read."""
+    """The Jinja environment of all pages. It caches templates."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(

@@ -158,7 +158,7 @@ def picture_of(image: StoredImageBytes, side: int) -> Array:
 
 
 def _opened(image: StoredImageBytes) -> OpenedImage:
-    """The image, which is decoded less accurately, if it is scaled down, than one that will be stored."""
+    """The image; if it is scaled down, it is decoded less accurately than an image to be stored."""
     opened = image.opened()
     if opened.decode_scaled is None:
         return opened

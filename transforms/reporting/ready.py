@@ -1,4 +1,4 @@
-"""Imported by a process that will draw report.html, while it waits: the modules and templates of the page."""
+"""Preloads the modules and templates of report.html in a worker process that has no task yet."""
 
 from recordmill.transforms.pages.render import environment
 from recordmill.transforms.reporting import page

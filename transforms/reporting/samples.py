@@ -31,7 +31,7 @@ _MOST_BYTES = 20_000
 # Of a record that is looked at, and of all of them.
 _MOST_RECORD_BYTES, _MOST_BYTES_READ = 64 << 20, 384 << 20
 _AT_ONCE = 16
-_DRAWN_AT_ONCE = 2  # decoders release the interpreter; as many images as two workers hold
+_DRAWN_AT_ONCE = 2  # decoders release the interpreter lock
 _T = TypeVar("_T")
 _DAMAGES = (ValueError, FileNotFoundError)
 

@@ -41,7 +41,7 @@ _OF_EXAMPLES = ("label_names", "label_classes", "label_texts", "mask_values")
 _OF_METADATA = ("name",)
 # Flags of settings that have another name.
 _FLAGS = {"image_roots": "image_root", "kind": "source"}
-_PACKAGES = ("recordmill", "protobuf", "pycocotools")
+_PACKAGES = ("recordmill", "pycocotools")
 
 _T = TypeVar("_T")
 

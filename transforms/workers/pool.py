@@ -121,7 +121,7 @@ class ProcessExecutor(Generic[C]):
             self._queue.put(None)
         for thread in self._threads:
             thread.join()
-        for runner in reversed(self._runners):  # the first process, which has imported most, is the next one
+        for runner in reversed(self._runners):  # the first, which has imported most, is taken next
             runner.release(idle)
 
     def _joined(self, task: Task[C, R], pieces: list[Future[R]]) -> Future[R]:

@@ -27,8 +27,8 @@ _BOOT = (
     "from recordmill.transforms.workers.worker import main; main(int(sys.argv[2]), int(sys.argv[3]))"
 )
 # glibc gives the memory of each decoded image back and takes it again for the next, page by page: a tenth of
-# the time of re-encoding. The first is its own upper limit, from the start; the second is what an image of 12
-# megapixels needs, and does not change the peak. Other systems do not read them.
+# the time of re-encoding. The first is glibc's own upper limit, from the start; the second is the memory that
+# an image of 12 megapixels needs: the peak of a process stays the same. Other systems do not read them.
 _ALLOCATION = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(256 << 20)}
 # A process that cannot even be killed (its disk does not answer) is left behind.
 _STOP_SECONDS = 5

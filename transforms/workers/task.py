@@ -75,7 +75,7 @@ class SharedPosition:
         self._limit(cpu_seconds(pixels))
 
     def measured(self, pixels: int) -> None:
-        """The image that the worker has begun has so many pixels: more than a megapixel raise its limit."""
+        """The size of the image that the worker has begun: one megapixel or more raises its limit."""
         if pixels >= _MEGAPIXEL:
             self.work(pixels)
 

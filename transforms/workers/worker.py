@@ -6,6 +6,7 @@ the program that started it.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import time
@@ -95,7 +96,8 @@ class _Loop:
     def handle(self, message: str | Order) -> None:
         """Imports the module of this name, or runs a task and answers."""
         if isinstance(message, str):
-            importlib.import_module(message)
+            with contextlib.suppress(Exception):  # the task that needs it imports it again
+                importlib.import_module(message)
             return
         self._items = self._source_bytes = 0
         self._reported = time.monotonic()
