@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import io
 import json
+import runpy
 import shutil
 import subprocess
 import sys
@@ -126,15 +127,20 @@ def image_of(example: Any) -> bytes:
 
 
 def outputs(work: str, inputs: dict[str, Path], output: Path) -> dict[str, list[Any]]:
-    """The records of the programs that run in the environment of the tests, and of ours."""
+    """The records of all programs but img2dataset; other programs run in this process."""
     one = next(found for found in WORKS if found.name == work)
     found = {}
     for program in PROGRAMS:
         if program.name in ("codecs", "img2dataset") or (program.works and work not in program.works):
             continue
         target = output / program.name
-        command = program.command(one, inputs[work], target)
-        run_python(command[1:])  # with the Python of the tests
+        _, _, module, *arguments = program.command(one, inputs[work], target)
+        if module == "recordmill":
+            run_python(["-m", module, *arguments])
+        else:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(sys, "argv", [module, *arguments])
+                runpy.run_module(module, run_name="__main__", alter_sys=True)
         found[program.name] = records_of(target)
         shutil.rmtree(target)
     return found
