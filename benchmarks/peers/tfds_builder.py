@@ -56,7 +56,7 @@ def builder(work: str, source: Path, output: Path, use_beam: bool) -> Any:
     """A builder for the input."""
     items: list[Any] = [] if work == "rows" else list_items(source)
 
-    class Photographs(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+    class Photographs(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]
         VERSION = tfds.core.Version("1.0.0")
 
         def _info(self) -> Any:
