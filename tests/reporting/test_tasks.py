@@ -47,7 +47,7 @@ _SAMPLES = """
 import errno, os, pathlib, signal, sys
 
 def patch(module):
-    draw, left = module.draw, pathlib.Path({folder!r}) / "left"
+    choose, left = module.choose, pathlib.Path({folder!r}) / "left"
     def failing(*args):
         sys.modules["recordmill.transforms.reporting.tasks"]._WAIT_SECONDS = 0
         what, _, times = left.read_text().partition(" ")
@@ -59,8 +59,8 @@ def patch(module):
                 raise OSError(errno.EIO, os.strerror(errno.EIO), "shard")
             if what == "WRONG":
                 raise ZeroDivisionError
-        return draw(*args)
-    module.draw = failing
+        return choose(*args)
+    module.choose = failing  # called once for each try
 """
 
 
