@@ -44,7 +44,7 @@ def machine() -> str:
     return (
         f"{_processor()}, {available_cores()} cores usable, "
         f"{psutil.virtual_memory().total / 1e9:.0f} GB of memory, load {os.getloadavg()[0]:.1f} before the "
-        f"start; {platform.system()} {platform.release()}; Python {platform.python_version()}; {packages}"
+        f"start; {platform.system()}; Python {platform.python_version()}; {packages}"
     )
 
 
