@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import zlib
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,12 +15,14 @@ from PIL import Image, ImageCms, features
 
 from recordmill.transforms.images import jpeg, jpeg_header
 from recordmill.transforms.images.icc import png_with_profile, profile_of, to_srgb
+from recordmill.transforms.images.icc_matrix import matrix_conversion
 from tests.images.drawn import Array, chunk, deep_png, encoded, gradient, png_file, tensorflow_pixels
 
 D50 = np.array([0.9642, 1.0, 0.8249])
 D65 = (0.3127, 0.3290)
 SRGB = ((0.64, 0.33), (0.30, 0.60), (0.15, 0.06))
 DISPLAY_P3 = ((0.680, 0.320), (0.265, 0.690), (0.150, 0.060))
+PROPHOTO = ((0.7347, 0.2653), (0.1596, 0.8404), (0.0366, 0.0001))
 ADOBE_RGB = ((0.64, 0.33), (0.21, 0.71), (0.15, 0.06))
 GAMMA = 563 / 256
 BRADFORD = np.array([[0.8951, 0.2664, -0.1614], [-0.7502, 1.7135, 0.0367], [0.0389, -0.0685, 1.0296]])
@@ -64,11 +67,24 @@ def curve(gamma: float) -> bytes:
     return b"curv\0\0\0\0" + struct.pack(">IH", 1, round(gamma * 256))
 
 
-def rgb_profile(primaries: tuple[tuple[float, float], ...], description: bytes = b"test") -> bytes:
+def parametric(kind: int, *numbers: float) -> bytes:
+    """A parametricCurveType (ICC.1:2022, 10.18)."""
+    return b"para\0\0\0\0" + struct.pack(">H2x", kind) + fixed(*numbers)
+
+
+def sampled(gamma: float, count: int) -> bytes:
+    values = np.rint(np.linspace(0, 1, count) ** gamma * 65535).astype(">u2")
+    return b"curv\0\0\0\0" + struct.pack(">I", count) + values.tobytes()
+
+
+def rgb_profile(
+    primaries: tuple[tuple[float, float], ...], description: bytes = b"test", curves: tuple[bytes, ...] = ()
+) -> bytes:
     tags = shared_tags(description)
-    for name, column in zip((b"r", b"g", b"b"), colorants(primaries).T, strict=True):
+    curves = curves or (curve(GAMMA),) * 3
+    for name, column, tag in zip((b"r", b"g", b"b"), colorants(primaries).T, curves, strict=True):
         tags[name + b"XYZ"] = b"XYZ \0\0\0\0" + fixed(*column)
-        tags[name + b"TRC"] = curve(GAMMA)
+        tags[name + b"TRC"] = tag
     return written(b"mntr", b"RGB ", b"XYZ ", tags)
 
 
@@ -129,6 +145,54 @@ def test_rgb_is_converted_by_matrix_and_curve(primaries: tuple[tuple[float, floa
     expected = srgb_of((pixels / 255) ** GAMMA @ colorants(primaries).T)
     assert np.abs(expected - pixels).max() > 30
     assert np.abs(converted(pixels, rgb_profile(primaries)) - expected).max() <= 1
+
+
+def srgb_curve(levels: Array) -> Array:
+    result: Array = np.where(levels >= 0.04045, ((levels + 0.055) / 1.055) ** 2.4, levels / 12.92)
+    return result
+
+
+@pytest.mark.parametrize("primaries", [DISPLAY_P3, PROPHOTO])
+@pytest.mark.parametrize(
+    ("curves", "linear"),
+    [
+        ((parametric(3, 2.4, 1 / 1.055, 0.055 / 1.055, 1 / 12.92, 0.04045),) * 3, srgb_curve),
+        ((parametric(0, 1.8),) * 3, lambda levels: levels**1.8),
+        ((sampled(2.2, 1024), sampled(1.0, 2), parametric(0, 2.0)), lambda levels: levels ** [2.2, 1.0, 2.0]),
+        ((b"curv" + bytes(8),) * 3, lambda levels: levels),
+        ((parametric(1, 2.0, 1.0, 0.0),) * 3, lambda levels: levels**2),  # by littleCMS
+    ],
+)
+def test_curves_of_all_kinds(
+    primaries: tuple[tuple[float, float], ...], curves: tuple[bytes, ...], linear: Callable[[Array], Array]
+) -> None:
+    pixels = np.random.default_rng(3).integers(0, 256, (50, 70, 3), np.uint8)
+    pixels[:25] //= 8  # dark
+    profile = rgb_profile(primaries, curves=curves)
+    expected = srgb_of(linear(pixels / 255) @ colorants(primaries).T)
+    assert np.abs(converted(pixels, profile) - expected).max() <= 1
+    srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    assert (matrix_conversion(profile, srgb) is None) == curves[0].startswith(parametric(1))
+
+
+def test_a_profile_with_a_table_is_converted_by_its_table() -> None:
+    """The table makes everything grey; curves and matrix, which the profile has too, do not."""
+    straight = struct.pack(">HH", 0, 65535)
+    table = (
+        b"mft2\0\0\0\0" + bytes((3, 3, 2, 0)) + fixed(1, 0, 0, 0, 1, 0, 0, 0, 1) + struct.pack(">HH", 2, 2)
+    )
+    corners = np.stack(np.meshgrid(*[[0, 1]] * 3, indexing="ij"), axis=-1).reshape(8, 3)
+    grays = corners.mean(axis=1)[:, None] * D50 * 32768
+    table += straight * 3 + np.rint(grays).astype(">u2").tobytes() + straight * 3
+    plain = rgb_profile(ADOBE_RGB)
+    (count,) = struct.unpack_from(">I", plain, 128)
+    tags = {
+        name: plain[start : start + size]
+        for name, start, size in struct.iter_unpack(">4sII", plain[132 : 132 + 12 * count])
+    }
+    profile = written(b"mntr", b"RGB ", b"XYZ ", tags | {b"A2B0": table, b"A2B1": table})
+    expected = srgb_of((cube() / 255).mean(axis=2, keepdims=True) * D50)
+    assert np.abs(converted(cube(), profile) - expected).max() <= 2
 
 
 def test_alpha_stays_and_hides_nothing_from_conversion() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import io
 import zlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,12 +17,13 @@ from PIL import Image
 
 from recordmill.transforms.images import png, webp
 from recordmill.transforms.images.exif import Array
+from recordmill.transforms.images.icc_matrix import matrix_conversion
 from recordmill.transforms.images.jpeg_header import APP2, ICC_MARK, segments
 from recordmill.transforms.images.pillow import DECODER_ERRORS
 from recordmill.transforms.records import BadInput
 
 if TYPE_CHECKING:
-    from PIL.ImageCms import ImageCmsTransform
+    from PIL.ImageCms import ImageCmsProfile, ImageCmsTransform
 
 _WEBP_PIXELS = (b"VP8 ", b"VP8L", b"ANMF", b"ALPH")
 _PILLOW_FORMATS = {"avif": "AVIF", "tiff": "TIFF"}
@@ -59,7 +61,7 @@ def to_srgb(pixels: Array, profile: bytes, cmyk: bool = False) -> Array | None:
     channels = pixels.shape[2]
     if cmyk:
         transform = _transform(profile, "CMYK") if channels == 4 else None
-        return None if transform is None else _applied(transform, pixels)
+        return None if transform is None else transform(pixels)
     if channels <= 2:
         table = _gray_table(profile)
         if table is None:
@@ -68,7 +70,7 @@ def to_srgb(pixels: Array, profile: bytes, cmyk: bool = False) -> Array | None:
     transform = _transform(profile, "RGB")
     if transform is None:
         return None
-    colors = _applied(transform, pixels[:, :, :3])
+    colors = transform(pixels[:, :, :3])
     return colors if channels == 3 else np.concatenate([colors, pixels[:, :, 3:]], axis=2)
 
 
@@ -150,14 +152,24 @@ _PROFILES = {"jpeg": _jpeg_profile, "png": _png_profile, "webp": _webp_profile}
 
 
 @functools.lru_cache(maxsize=16)
-def _transform(profile: bytes, mode: str) -> ImageCmsTransform | None:
-    """littleCMS's conversion of 8-bit pixels to sRGB; None if there is nothing to convert."""
-    transform = _built(profile, mode)
-    if transform is None or mode != "RGB":
+def _transform(profile: bytes, mode: str) -> Callable[[Array], Array] | None:
+    """Converts 8-bit pixels to sRGB; None if there is nothing to convert.
+
+    littleCMS converts them, or a faster function that agrees with it.
+    """
+    built = _built(profile, mode)
+    if built is None:
+        return None
+    transform = functools.partial(_applied, built)
+    if mode != "RGB":
         return transform
     levels = np.linspace(0, 255, 16).astype(np.uint8)
     cube = np.stack(np.meshgrid(levels, levels, levels), axis=-1).reshape(64, 64, 3)
-    return None if _is_near(_applied(transform, cube), cube) else transform
+    expected = transform(cube)
+    if _is_near(expected, cube):
+        return None
+    faster = matrix_conversion(profile, _srgb().tobytes())
+    return faster if faster is not None and _is_near(faster(cube), expected) else transform
 
 
 @functools.lru_cache(maxsize=16)
@@ -185,7 +197,7 @@ def _built(profile: bytes, mode: str) -> ImageCmsTransform | None:
         source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
         return ImageCms.ImageCmsTransform(
             source,
-            ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")),
+            _srgb(),
             mode,
             "RGB",
             ImageCms.Intent.RELATIVE_COLORIMETRIC,
@@ -193,6 +205,12 @@ def _built(profile: bytes, mode: str) -> ImageCmsTransform | None:
         )
     except (*DECODER_ERRORS, ImageCms.PyCMSError):
         return None
+
+
+def _srgb() -> ImageCmsProfile:
+    from PIL import ImageCms
+
+    return ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB"))
 
 
 def _applied(transform: ImageCmsTransform, pixels: Array) -> Array:
