@@ -52,7 +52,8 @@ def test_part_count(count: int, num_shards: int, workers: int, data: st.DataObje
 @pytest.mark.parametrize(
     ("count", "num_shards", "workers", "parts"),
     [
-        (1250, 4, 2, [1, 1, 1, 1]),
+        (1250, 4, 2, [1, 1, 2, 2]),
+        (100, 4, 2, [1, 1, 1, 1]),
         (1250, 5, 2, [1, 1, 1, 1, 4]),
         (20_000, 1, 2, [4]),
         (20_000, 1, 1, [1]),

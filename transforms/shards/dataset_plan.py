@@ -141,7 +141,9 @@ def plan_dataset(
     counts = totals.splits
     _check_splits(counts, config)
     settings = record_settings(totals, config)
-    sizes = _previous_sizes(totals, previous) or _estimated_sizes(totals, settings, sample_cache)
+    sizes = _previous_sizes(totals, previous) or _estimated_sizes(
+        totals, settings, sample_cache, config.workers
+    )
     splits = {}
     for name in sorted(counts):
         if previous is not None and previous.same_shards and name in previous.splits:
@@ -371,9 +373,11 @@ def _previous_sizes(totals: Totals, previous: PreviousVersion | None) -> dict[st
     }
 
 
-def _estimated_sizes(totals: Totals, settings: RecordSettings, sample_cache: str | None) -> dict[str, int]:
+def _estimated_sizes(
+    totals: Totals, settings: RecordSettings, sample_cache: str | None, workers: int
+) -> dict[str, int]:
     """Bytes of each split's records, from the size of a sample, per source byte or per record."""
-    sampled, source, encoded = measure(totals.sampled(), settings, sample_cache)
+    sampled, source, encoded = measure(totals.sampled(), settings, sample_cache, workers)
     sizes = {}
     for name, split in totals.splits.items():
         if source and not totals.unsized:
@@ -399,8 +403,10 @@ class Measured(NamedTuple):
     encoded_bytes: int
 
 
-def measure(sample: Iterable[ImageRecord], settings: RecordSettings, cache: str | None = None) -> Measured:
-    """Encodes a sample, in a process of its own: an image may crash its codec.
+def measure(
+    sample: Iterable[ImageRecord], settings: RecordSettings, cache: str | None = None, workers: int = 1
+) -> Measured:
+    """Encodes a sample, in processes of its own: an image may crash its codec.
 
     The file `cache` keeps the result for the next call with the same sample and settings.
     """
@@ -416,7 +422,7 @@ def measure(sample: Iterable[ImageRecord], settings: RecordSettings, cache: str 
     digest = shard_digest(settings.digest(), references)
     measured = _cached(cache, digest)
     if measured is None:
-        measured = _encoded(references, settings)
+        measured = _encoded(references, settings, max(min(workers, len(references)), 1))
         if cache is not None:
             with naming_faults(cache):
                 write_file(cache, json.dumps([digest, *measured]))
@@ -433,12 +439,12 @@ def _cached(cache: str | None, digest: str) -> Measured | None:
         return None
 
 
-def _encoded(references: list[bytes], settings: RecordSettings) -> Measured:
+def _encoded(references: list[bytes], settings: RecordSettings, workers: int) -> Measured:
     # Kept images need no decoding to be measured; optimising some would take longer than all is worth.
     policy = dataclasses.replace(settings.policy, validate="header", optimize="none")
     settings = dataclasses.replace(settings, policy=policy)
-    with encoder_pool(settings, no_progress, 1, _IMAGE_SECONDS, tries=1) as pool:
-        batch = pool.submit(EncodeTask(references, sizes_only=True)).result()
+    with encoder_pool(settings, no_progress, workers, _IMAGE_SECONDS, tries=1) as pool:
+        batch = pool.submit(EncodeTask(references, sizes_only=True), workers).result()
     stats = batch.stats
     size = batch.payload_bytes + stats.written * FRAME_BYTES
     made, left_out = stats.written - stats.added, stats.skipped.total()

@@ -36,8 +36,7 @@ from recordmill.transforms.workers.task import SLOW_FACTOR, Progress, R, Task, W
 
 _COPY_BYTES = 1 << 20
 _WRITE_BYTES = 1 << 18
-# Parts for each worker in the last round, if it has fewer shards than workers. Smaller parts cost more than
-# they save.
+# Parts for each worker in the last round. Smaller parts cost more than they save.
 _PARTS_PER_WORKER = 2
 _SMALLEST_PART = 64
 # References that one process holds at a time: some 10 MB.
@@ -63,12 +62,12 @@ def encoder_pool(
 def part_count(records: int, shard: int, num_shards: int, workers: int) -> int:
     """The number of parts of a shard of `records` records, the `shard`-th (from 0) that is submitted.
 
-    A shard is one part, unless it has very many records. Only the shards of the last round, if they are fewer
-    than the workers, are split, because joining parts reads them once more.
+    A shard is one part, unless it has very many records. Only the shards of the last round are split, so that
+    no worker waits long for another: joining parts reads them once more.
     """
-    last_round = num_shards % workers
+    last_round = num_shards % workers or workers
     parts = max(math.ceil(records / _LARGEST_PART), 1)
-    if shard >= num_shards - last_round:
+    if workers > 1 and shard >= num_shards - last_round:
         wanted = min(math.ceil(_PARTS_PER_WORKER * workers / last_round), records // _SMALLEST_PART)
         parts = max(parts, wanted)
     return parts
