@@ -28,7 +28,7 @@ from recordmill.transforms.workers import process
 
 # Entries that are read before the first of them goes on: to alternate between reading an entry and all that
 # follows takes a quarter longer. An input with as many is worth a second worker process, which is woken then.
-_AT_ONCE = 250
+_AT_ONCE = 500
 
 _Part = Any
 """A part of an input, as its source has it; None is all of it."""

@@ -23,6 +23,8 @@ from recordmill.transforms.images.store import store_image
 
 _HEADER = ImagePolicy(validate="header")
 _JPEG = b"\xff\xd8"
+# The scales at which recordmill decodes a JPEG that is scaled down.
+_EIGHTHS = (1, 2, 3, 6)
 # The options with which recordmill checks the data of a JPEG, at the smallest scale.
 _SMALLEST = {"fastdct": True, "fastupsample": True, "min_height": 1, "min_width": 1, "min_factor": 8}
 
@@ -65,16 +67,16 @@ def scaled(size: tuple[int, ...], side: int) -> tuple[int, int]:
 
 
 def _decoded(data: bytes, side: int) -> Array:
-    """uint8 pixels in sRGB: (height, width, 1 or 3); a JPEG is decoded at no less than twice `side`."""
+    """uint8 pixels in sRGB: (height, width, 1 or 3); a JPEG is decoded at no less than 2.25 times `side`."""
     with Image.open(io.BytesIO(data)) as image:  # reads the header only
         profile, mode, size = image.info.get("icc_profile"), image.mode, image.size
         if mode == "CMYK" or not data.startswith(_JPEG):
             pixels = np.asarray(image)
         else:
             options = {}
-            if side and min(size) > 2 * side:
-                height, width = scaled((size[1], size[0]), 2 * side)
-                options = {"min_height": height, "min_width": width}
+            eighths = next((n for n in _EIGHTHS if side and min(size) * n >= 18 * side), 8)
+            if eighths < 8:
+                options = {"min_height": -(-size[1] * eighths // 8), "min_width": -(-size[0] * eighths // 8)}
             space = "GRAY" if mode == "L" else "RGB"
             pixels = simplejpeg.decode_jpeg(data, space, **options)
     pixels = pixels.reshape(*pixels.shape[:2], -1)
