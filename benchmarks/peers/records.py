@@ -48,9 +48,9 @@ def recode(data: bytes, side: int) -> tuple[bytes, int, int]:
     Returns:
         The JPEG, its height and its width.
     """
-    pixels = _decoded(data, side)
-    if side and min(pixels.shape[:2]) > side:
-        height, width = scaled(pixels.shape[:2], side)
+    pixels, size = _decoded(data, side)
+    if side and min(size) > side:
+        height, width = scaled(size, side)
         image = Image.fromarray(pixels if pixels.shape[2] == 3 else pixels[:, :, 0])
         pixels = np.asarray(image.resize((width, height), Image.Resampling.BICUBIC))
         pixels = np.ascontiguousarray(pixels.reshape(height, width, -1))
@@ -66,8 +66,11 @@ def scaled(size: tuple[int, ...], side: int) -> tuple[int, int]:
     return height, width
 
 
-def _decoded(data: bytes, side: int) -> Array:
-    """uint8 pixels in sRGB: (height, width, 1 or 3); a JPEG is decoded at no less than 2.25 times `side`."""
+def _decoded(data: bytes, side: int) -> tuple[Array, tuple[int, int]]:
+    """uint8 pixels in sRGB, (height, width, 1 or 3), and height and width of the file.
+
+    A JPEG is decoded at no less than 2.25 times `side`.
+    """
     with Image.open(io.BytesIO(data)) as image:  # reads the header only
         profile, mode, size = image.info.get("icc_profile"), image.mode, image.size
         if mode == "CMYK" or not data.startswith(_JPEG):
@@ -83,7 +86,7 @@ def _decoded(data: bytes, side: int) -> Array:
     converted = to_srgb(pixels, profile, cmyk=mode == "CMYK") if profile else None
     if converted is None and mode == "CMYK":
         converted = cmyk_to_rgb(pixels, inverted=False)
-    return np.ascontiguousarray(pixels if converted is None else converted)
+    return np.ascontiguousarray(pixels if converted is None else converted), size[::-1]
 
 
 def image_example(item: Item, work: str) -> bytes:
