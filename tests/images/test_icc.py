@@ -175,6 +175,14 @@ def test_curves_of_all_kinds(
     assert (matrix_conversion(profile, srgb) is None) == curves[0].startswith(parametric(1))
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_curve_beyond_all_numbers_ends_at_white() -> None:
+    steep = rgb_profile(ADOBE_RGB, curves=(parametric(3, 300.0, 300.0, 300.0, 0.0, 0.0),) * 3)
+    conversion = matrix_conversion(steep, ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
+    assert conversion is not None
+    assert conversion(cube(2)).min() == 255
+
+
 def test_a_profile_with_a_table_is_converted_by_its_table() -> None:
     """The table makes everything grey; curves and matrix, which the profile has too, do not."""
     straight = struct.pack(">HH", 0, 65535)

@@ -104,6 +104,7 @@ def _curve(tag: bytes) -> Array:
         raise ValueError("not a curve with a power and a straight part")
     (power,) = struct.unpack_from(">I", tag, 12)
     scale, offset, slope, limit = struct.unpack_from(">4i", tag, 16) if kind else (65536, 0, 0, 0)
-    curved = (np.maximum(levels * scale + offset, 0) / 65536) ** (power / 65536)
+    with np.errstate(over="ignore"):
+        curved = (np.maximum(levels * scale + offset, 0) / 65536) ** (power / 65536)
     light: Array = np.where(levels >= limit / 65536, curved, levels * slope / 65536)
     return np.clip(light, 0, 1)

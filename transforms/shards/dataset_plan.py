@@ -142,7 +142,7 @@ def plan_dataset(
     _check_splits(counts, config)
     settings = record_settings(totals, config)
     sizes = _previous_sizes(totals, previous) or _estimated_sizes(
-        totals, settings, sample_cache, config.workers
+        totals, settings, sample_cache, worker_processes(totals, config.workers)
     )
     splits = {}
     for name in sorted(counts):
@@ -174,9 +174,9 @@ def beam_splits(config: DatasetConfig) -> tuple[str, ...]:
     return tuple(sorted({name for name in names if SPLIT_NAME.fullmatch(name)}))
 
 
-def worker_processes(plan: DatasetPlan, workers: int) -> int:
-    """The number of worker processes that the records of a plan are worth, `workers` at most."""
-    worthwhile = plan.records >= _SPAWN_RECORDS or plan.source_bytes >= _SPAWN_BYTES
+def worker_processes(listed: Totals | DatasetPlan, workers: int) -> int:
+    """The number of worker processes that the listed records are worth, `workers` at most."""
+    worthwhile = listed.records >= _SPAWN_RECORDS or listed.source_bytes >= _SPAWN_BYTES
     return max(workers, 1) if worthwhile else 1
 
 
@@ -422,7 +422,7 @@ def measure(
     digest = shard_digest(settings.digest(), references)
     measured = _cached(cache, digest)
     if measured is None:
-        measured = _encoded(references, settings, max(min(workers, len(references)), 1))
+        measured = _encoded(references, settings, min(workers, len(references)))
         if cache is not None:
             with naming_faults(cache):
                 write_file(cache, json.dumps([digest, *measured]))
