@@ -21,7 +21,7 @@ from recordmill.transforms.shards.references import encode
 from recordmill.transforms.shards.report import ShardReport
 from recordmill.transforms.shards.reuse import DamagedLineageError, read_lineage
 from recordmill.transforms.storage.faults import naming_faults
-from recordmill.transforms.survey import in_global_window
+from recordmill.transforms.task_fn import in_window
 
 _AT_ONCE = 4096  # images that are compared with the repeated hashes
 
@@ -82,7 +82,7 @@ class HashImages(beam.DoFn):
             yield from self._hashes.take()
 
     def finish_bundle(self) -> Iterator[Any]:
-        yield from map(in_global_window, self._hashes.take())
+        yield from map(in_window, self._hashes.take())
 
 
 class SelectImages(beam.DoFn):

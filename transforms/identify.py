@@ -28,6 +28,7 @@ from recordmill.transforms.shards.references import (
     pack_record,
     plain_record,
     split_of,
+    spool_annotations,
     unpack_record,
     with_packed_split,
     with_split,
@@ -35,7 +36,7 @@ from recordmill.transforms.shards.references import (
 from recordmill.transforms.storage.faults import naming_faults
 from recordmill.transforms.storage.hash_cache import HashCache
 from recordmill.transforms.storage.reader import ImageReader
-from recordmill.transforms.survey import in_global_window
+from recordmill.transforms.task_fn import in_window
 
 _OTHERS, _HASHES, _WORK, _MEMBERS = "others", "hashes", "work", "members"
 # A batch is read by one worker: fewer records than fit, so that large images are spread over many.
@@ -153,7 +154,7 @@ class PackFn(beam.DoFn):
 
     def finish_bundle(self) -> Iterator[Any]:
         if self._held:
-            yield in_global_window(self._batch())
+            yield in_window(self._batch())
 
     def teardown(self) -> None:
         """Removes the unfinished file of a bundle that has failed."""
@@ -177,7 +178,7 @@ class PackFn(beam.DoFn):
             )
         assert self._spool is not None
         record = self._spool.with_reference(with_split(plain_record(record), self._config, self._pattern))
-        return pack_record(record, self._spool.annotations)
+        return spool_annotations(record, pack_record(record), self._spool.annotations)
 
 
 class IdentifyFn(beam.DoFn):
@@ -217,8 +218,8 @@ class IdentifyFn(beam.DoFn):
         self._close()
         for name in ("listed", "cached", "read"):
             count(f"identified/{name}", getattr(work, name))
-        yield TaggedOutput(_WORK, in_global_window(work))
-        yield from (TaggedOutput(_HASHES, in_global_window(pair)) for pair in self._hashes.take())
+        yield in_window(TaggedOutput(_WORK, work))
+        yield from (in_window(TaggedOutput(_HASHES, pair)) for pair in self._hashes.take())
 
     def teardown(self) -> None:
         """Stops the threads of a bundle that has failed."""

@@ -33,6 +33,10 @@ class HashBuckets:
         """Adds a hash. If it is `forbidden`, it counts as repeated if any record has it."""
         self._hashes.append(hashed | _FORBIDDEN if forbidden else hashed)
 
+    def add_all(self, hashes: Iterable[int], forbidden: bool = False) -> None:
+        """As `add`, of several."""
+        self._hashes.extend([hashed | _FORBIDDEN for hashed in hashes] if forbidden else hashes)
+
     def take(self) -> Iterator[tuple[int, bytes]]:
         """Yields and removes each bucket, as its number and its packed hashes."""
         every, self._hashes = np.array(self._hashes, np.uint64), array("Q")

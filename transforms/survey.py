@@ -15,30 +15,38 @@ import apache_beam as beam
 import msgspec
 from apache_beam import coders
 from apache_beam.pvalue import TaggedOutput
-from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.transforms.config import DatasetConfig
-from recordmill.transforms.metrics import FailureLog, count, count_left_out
+from recordmill.transforms.metrics import count, count_left_out
 from recordmill.transforms.records import BadInput, ClassNames, Failure, ImageRecord, JobError
 from recordmill.transforms.repeated_hashes import FindRepeated, HashBuckets, RepeatedHashes
 from recordmill.transforms.shards.dataset_plan import DatasetPlan
 from recordmill.transforms.shards.record_spool import RecordSpool
 from recordmill.transforms.shards.references import (
     Batches,
+    ListedRecord,
     encode,
     items,
     key_digest,
-    listed_content,
-    pack_reference,
     plain_record,
     reference_record,
     with_split,
 )
+from recordmill.transforms.shards.survey_task import (
+    SurveyedBatch,
+    SurveySettings,
+    SurveyTask,
+    keys_before,
+    survey,
+)
 from recordmill.transforms.shards.totals import Totals
+from recordmill.transforms.task_fn import TaskFn, in_window
 
 _FAILURES, _TOTALS, _HASHES, _REPEATED = "failures", "totals", "hashes", "repeated"
 _COUNTED_AT_ONCE = 1000
+# Of encoded records, twice: ten thousand rows of a table.
+_BATCH_BYTES = 2 << 20
 
 GroupOf = Callable[[str, bytes], Hashable]
 """The group of a reference in a split."""
@@ -113,28 +121,30 @@ class SurveyRecords(beam.PTransform):
         return Surveyed(parted["references"], parted[_TOTALS], repeated, parted[_FAILURES])
 
 
-class SurveyFn(beam.DoFn):
-    """One entry after the other; totals, and batches that are not full, when the bundle ends."""
+class SurveyFn(TaskFn[None, SurveyedBatch]):
+    """Surveys records in batches, those of large inputs in worker processes."""
 
     def __init__(self, config: DatasetConfig, scratch: str | None, job: str) -> None:
+        super().__init__(config.workers)
         self._config = config
+        self._settings = SurveySettings(config.seed, config.untyped_features, config.map_image is not None)
         self._scratch = scratch
         self._job = job
         self._pattern = re.compile(config.group_pattern) if config.group_pattern else None
         self._spool: RecordSpool | None = None
 
     def start_bundle(self) -> None:
-        self.teardown()
+        super().start_bundle()
         self._spool = RecordSpool(self._scratch, self._job)
-        self.totals = Totals(self._config.untyped_features)
+        self._totals = Totals(self._config.untyped_features)
         self._hashes = HashBuckets()
-        self._references: Batches[str] = Batches()
+        self._records: list[tuple[ImageRecord, ListedRecord]] = []
+        self._bytes = 0
         self._read = 0
-        self._log = FailureLog()
 
     def process(self, element: ImageRecord | Failure | ClassNames) -> Iterator[Any]:
         if isinstance(element, ClassNames):
-            self.totals.classes.add(element)
+            self._totals.classes.add(element)
             return
         self._read += 1
         if self._read == _COUNTED_AT_ONCE:
@@ -143,7 +153,7 @@ class SurveyFn(beam.DoFn):
             self._read = 0
         if isinstance(element, ImageRecord):
             try:
-                batch = self._add(with_split(element, self._config, self._pattern))
+                self._add(with_split(element, self._config, self._pattern))
             except BadInput as error:
                 element = error.failure(element.key)
             except UnicodeEncodeError as error:
@@ -152,49 +162,68 @@ class SurveyFn(beam.DoFn):
                     f"record {element.key!r} has a text with {text!r}, which is not Unicode; replace it"
                 ) from error
             else:
-                if batch is not None:
-                    yield batch
-                if self._hashes.full:
-                    yield from (TaggedOutput(_HASHES, pair) for pair in self._hashes.take())
+                if self._bytes >= _BATCH_BYTES:
+                    yield from self._survey_batch()
                 return
         count_left_out(element)
-        self._log.add(element)
+        self.log.add(element)
         yield TaggedOutput(_FAILURES, element)
 
     def finish_bundle(self) -> Iterator[Any]:
         assert self._spool is not None
         self._spool.close()
         count("read", self._read)
-        self._log.finish()
-        yield from map(in_global_window, self._references.rest())
-        yield from (TaggedOutput(_HASHES, in_global_window(pair)) for pair in self._hashes.take())
-        yield TaggedOutput(_TOTALS, in_global_window(self.totals))
+        for value in self._surveyed():
+            yield in_window(value)
+        yield from super().finish_bundle()
+        for value in self._taken_hashes():
+            yield in_window(value)
+        yield in_window(TaggedOutput(_TOTALS, self._totals))
 
     def teardown(self) -> None:
-        """Removes the unfinished file of a bundle that has failed."""
+        """Stops the processes; removes the unfinished file of a bundle that has failed."""
+        super().teardown()
         if self._spool is not None:
             self._spool.discard()
         self._spool = None
 
-    def _add(self, record: ImageRecord) -> tuple[str, bytes] | None:
-        """Counts a record and adds its reference to the batch of its split: the split and the batch if full.
+    def results(self, _: None, batch: SurveyedBatch) -> Iterator[Any]:
+        """The references of a batch, and hashes if there are many."""
+        self._totals.merge(batch.totals)
+        self._hashes.add_all(batch.hashes)
+        self._hashes.add_all(batch.forbidden, forbidden=True)
+        yield from batch.references
+        if self._hashes.full:
+            yield from self._taken_hashes()
+
+    def _add(self, record: ImageRecord) -> None:
+        """Adds a record to the batch.
 
         Raises:
             BadInput: an integer of more than 64 bits, or an image that is too large.
         """
         assert self._spool is not None
         record = self._spool.with_reference(plain_record(record))
-        content = listed_content(record)
-        reference = pack_reference(record, self._config.seed, content, self._spool.annotations)
-        hashed = key_digest(record.key)
-        self.totals.add(record, hashed, content)
-        self._hashes.add(hashed)
-        if self._config.map_image is not None:
-            for key in _keys_before(record.key):
-                self._hashes.add(key_digest(key), forbidden=True)
-        split = str(record.split)
-        batch = self._references.add(split, reference)
-        return None if batch is None else (split, batch)
+        listed = ListedRecord.of(record, self._spool.annotations)
+        self._records.append((record, listed))
+        self._bytes += len(listed.packed) + len(listed.content)
+
+    def _survey_batch(self) -> Iterator[Any]:
+        """Surveys the batch, in a worker process if there are several."""
+        if self.workers == 1:
+            yield from self._surveyed()
+            return
+        task = SurveyTask.of([listed for _, listed in self._records], self._settings)
+        self._records, self._bytes = [], 0
+        yield from self.submit(None, task)
+
+    def _surveyed(self) -> Iterator[Any]:
+        """Surveys the batch here."""
+        records, self._records, self._bytes = self._records, [], 0
+        yield from self.results(None, survey(records, self._settings))
+
+    def _taken_hashes(self) -> Iterator[TaggedOutput]:
+        return (TaggedOutput(_HASHES, pair) for pair in self._hashes.take())
 
 
 class GroupedReferences(NamedTuple):
@@ -263,23 +292,16 @@ class AssignGroups(beam.DoFn):
             yield from self._batches.rest()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        yield from map(in_global_window, self._batches.rest())
+        yield from map(in_window, self._batches.rest())
 
     def _among_repeated(self, record: ImageRecord) -> Iterator[TaggedOutput]:
         """The keys of a record that may be repeated, with their location."""
-        keys = [record.key, *_keys_before(record.key)]
+        keys = [record.key, *keys_before(record.key)]
         for key in itertools.compress(keys, self._repeated.has(list(map(key_digest, keys)))):
             where = _location(record)
             if key != record.key:
                 where += f", whose key {record.key!r} could also be one that --map_image makes of {key!r}"
             yield TaggedOutput(_REPEATED, (key, where))
-
-
-def _keys_before(key: str) -> Iterator[str]:
-    """The keys of which this one could be an added record, if a function makes several of an image."""
-    for at, character in enumerate(key):
-        if character == "#" and at:
-            yield key[:at]
 
 
 def _location(record: ImageRecord) -> str:
@@ -301,9 +323,3 @@ def check_unique(repeated: Sequence[tuple[str, str]]) -> None:
         raise JobError(
             f"key {key!r} is not unique: {'; '.join(found[:4])}{more}. Keys must be unique in a dataset"
         )
-
-
-def in_global_window(value: Any) -> WindowedValue:
-    """A value as `finish_bundle` has to yield it."""
-    window = GlobalWindow()
-    return WindowedValue(value, window.max_timestamp(), [window])

@@ -7,9 +7,10 @@ from concurrent.futures import Future, as_completed
 from typing import Any, Generic, TypeVar
 
 import apache_beam as beam
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.transforms.metrics import FailureLog
-from recordmill.transforms.survey import in_global_window
 from recordmill.transforms.workers.pool import ITEM_SECONDS, ProcessExecutor, worker_itself
 from recordmill.transforms.workers.task import Progress, R, Task, no_progress
 
@@ -28,7 +29,7 @@ class TaskFn(beam.DoFn, Generic[E, R]):
     def __init__(
         self, workers: int, progress: Progress = no_progress, item_seconds: float = ITEM_SECONDS
     ) -> None:
-        self._workers = max(workers, 1)
+        self.workers = max(workers, 1)
         self._progress = progress
         self._item_seconds = item_seconds
         self._pool: ProcessExecutor[Any] | None = None
@@ -59,7 +60,7 @@ class TaskFn(beam.DoFn, Generic[E, R]):
 
     def start_pool(self) -> ProcessExecutor[Any]:
         """The processes that tasks run in."""
-        return ProcessExecutor(worker_itself, self._progress, self._workers, self._item_seconds)
+        return ProcessExecutor(worker_itself, self._progress, self.workers, self._item_seconds)
 
     def results(self, element: E, result: R) -> Iterator[Any]:
         """Yields the elements for the result of the task that was submitted for `element`."""
@@ -86,7 +87,8 @@ class TaskFn(beam.DoFn, Generic[E, R]):
 
 
 def in_window(value: Any) -> Any:
-    """A value as `finish_bundle` has to yield it."""
+    """A value, or a tagged one, as `finish_bundle` has to yield it."""
     if isinstance(value, beam.pvalue.TaggedOutput):
-        return beam.pvalue.TaggedOutput(value.tag, in_global_window(value.value))
-    return in_global_window(value)
+        return beam.pvalue.TaggedOutput(value.tag, in_window(value.value))
+    window = GlobalWindow()
+    return WindowedValue(value, window.max_timestamp(), [window])

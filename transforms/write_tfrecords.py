@@ -36,8 +36,8 @@ from recordmill.transforms.shards.tasks import EncodedBatch, EncodeTask, encoder
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.faults import fault, naming_faults
 from recordmill.transforms.storage.layout import Run
-from recordmill.transforms.survey import GroupOf, GroupReferences, Surveyed, check_unique, in_global_window
-from recordmill.transforms.task_fn import TaskFn
+from recordmill.transforms.survey import GroupOf, GroupReferences, Surveyed, check_unique
+from recordmill.transforms.task_fn import TaskFn, in_window
 from recordmill.transforms.workers.pool import ProcessExecutor
 
 _FAILURES, _IMAGES = "failures", "images"
@@ -168,7 +168,7 @@ class EncodeExamplesFn(TaskFn[str, EncodedBatch]):
 
     def finish_bundle(self) -> Iterator[Any]:
         yield from super().finish_bundle()
-        yield from map(in_global_window, self._stats.items())
+        yield from map(in_window, self._stats.items())
 
     def start_pool(self) -> ProcessExecutor[RecordEncoder]:
         """Processes that encode records of the plan."""

@@ -385,20 +385,28 @@ def with_packed_split(packed: bytes, split: str) -> bytes:
 _decode_annotations = msgspec.msgpack.Decoder(Annotations).decode
 
 
-def pack_record(record: ImageRecord, spool: Spool | None = None) -> bytes:
-    """`record` as about 80 bytes and its key; the same bytes for equal records.
+def pack_record(record: ImageRecord) -> bytes:
+    """`record` as about 80 bytes and its key; the same bytes for equal records. Raises as `encode`."""
+    return encode(_Packed(_without_key(record)))
 
-    Large annotations go into `spool`, if there is one. Raises as `encode`.
-    """
+
+def spool_annotations(record: ImageRecord, packed: bytes, spool: Spool | None) -> bytes:
+    """`packed`, the packed `record`, with its annotations in `spool` if they are large and there is one."""
+    if spool is None or len(packed) <= _HELD:
+        return packed
+    annotations = encode(record.annotations)
+    if len(annotations) <= _HELD:
+        return packed
+    shortened = replace(_without_key(record), annotations=_NO_ANNOTATIONS)
+    return encode(_Packed(shortened, spool.add(annotations)))
+
+
+def _without_key(record: ImageRecord) -> ImageRecord:
+    """`record` without its key at the end of the image's URI."""
     image = record.image
-    if image is not None and image.uri.endswith(record.key):
-        record = replace(record, image=replace(image, uri=image.uri[: -len(record.key)] + _KEY))
-    packed = encode(_Packed(record))
-    if spool is not None and len(packed) > _HELD:
-        annotations = encode(record.annotations)
-        if len(annotations) > _HELD:
-            packed = encode(_Packed(replace(record, annotations=_NO_ANNOTATIONS), spool.add(annotations)))
-    return packed
+    if image is None or not image.uri.endswith(record.key):
+        return record
+    return replace(record, image=replace(image, uri=image.uri[: -len(record.key)] + _KEY))
 
 
 def unpack_record(packed: bytes, read: Read | None = None) -> ImageRecord:
@@ -433,17 +441,37 @@ def _restore_tuples(annotations: Annotations) -> None:
         lists[name] = tuple(tuple(value) if type(value) is list else value for value in values)
 
 
-def pack_reference(
-    record: ImageRecord, seed: int, content: bytes | None = None, spool: Spool | None = None
-) -> bytes:
-    """The reference of a record; references sort by their hashes, which `seed` shuffles.
+class ListedRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A record as it was listed, in the encoded parts that its reference is made of.
 
-    `content` is its `listed_content`, if it is at hand; `spool` and errors are as of `pack_record`.
+    Attributes:
+        packed: the record, as of `pack_record`.
+        spooled: the same, with its annotations in a spool; empty if they are small.
+        content: its `listed_content`.
+        files: its files in their versions.
     """
-    packed = pack_record(record, spool)
-    content = listed_content(record) if content is None else content
-    digest = digest_of(content + encode(_identities(files_of(record))))
-    return order_hash(record.key, seed) + digest + packed
+
+    packed: bytes
+    spooled: bytes
+    content: bytes
+    files: bytes
+
+    @classmethod
+    def of(cls, record: ImageRecord, spool: Spool | None = None) -> ListedRecord:
+        """The parts of `record`; its annotations go into `spool` if they are large. Raises as `encode`."""
+        packed = pack_record(record)
+        held = spool_annotations(record, packed, spool)
+        files = encode(_identities(files_of(record)))
+        return cls(packed, b"" if held is packed else held, listed_content(record), files)
+
+    def reference(self, key: str, seed: int) -> bytes:
+        """The reference of the record, whose key this is. `seed` shuffles the order of references."""
+        return order_hash(key, seed) + digest_of(self.content + self.files) + (self.spooled or self.packed)
+
+
+def pack_reference(record: ImageRecord, seed: int) -> bytes:
+    """The reference of a record. Raises as `encode`."""
+    return ListedRecord.of(record).reference(record.key, seed)
 
 
 def reference_shard(reference: bytes, num_shards: int) -> int:

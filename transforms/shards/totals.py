@@ -13,11 +13,10 @@ from recordmill.transforms.examples.columns import ColumnTypes
 from recordmill.transforms.records import Annotations, ClassNames, ImageRecord, add_classes
 from recordmill.transforms.shards.references import (
     DEFAULT_SPLIT,
+    ListedRecord,
     digest_of,
     has_details,
     key_digest,
-    listed_content,
-    pack_record,
     unpack_record,
 )
 from recordmill.transforms.shards.statistics import MOST_BOXES, add_counts
@@ -173,8 +172,8 @@ class Totals:
     def source_bytes(self) -> int:
         return sum(split.source_bytes for split in self.splits.values())
 
-    def add(self, record: ImageRecord, hashed: int, content: bytes) -> None:
-        """Adds one record, given its `key_digest` and its `listed_content`."""
+    def add(self, record: ImageRecord, hashed: int, listed: ListedRecord) -> None:
+        """Adds one record, given its `key_digest`."""
         name = record.split or DEFAULT_SPLIT
         split = self.splits.get(name)
         if split is None:
@@ -193,10 +192,10 @@ class Totals:
             self.unsized += not record.size
         if record.annotations.features:
             self.columns.observe(record.annotations.features)
-        self.digest = (self.digest + int.from_bytes(digest_of(content), "big")) % _DIGEST_SPACE
+        self.digest = (self.digest + int.from_bytes(digest_of(listed.content), "big")) % _DIGEST_SPACE
         # The sample does not depend on the seed: a plan's figures are the same for all seeds.
         if self.sample.wants(hashed):
-            self.sample.add(hashed, pack_record(record))
+            self.sample.add(hashed, listed.packed)
         if split.keys.wants(hashed):
             split.keys.add(hashed, record.key.encode("utf-8"))
 
@@ -260,7 +259,7 @@ class Totals:
 def total(records: Iterable[ImageRecord], untyped: bool = False) -> Totals:
     totals = Totals(untyped)
     for record in records:
-        totals.add(record, key_digest(record.key), listed_content(record))
+        totals.add(record, key_digest(record.key), ListedRecord.of(record))
     return totals
 
 
