@@ -17,7 +17,7 @@ _FEW = st.integers(0, 7).map(lambda number: number << 60 | number)  # 63 bits
 def test_each_hash_is_in_its_bucket(added: list[tuple[int, bool]]) -> None:
     buckets = HashBuckets()
     for hashed, forbidden in added:
-        buckets.add(hashed, forbidden)
+        (buckets.forbid if forbidden else buckets.add)([hashed])
     taken = list(buckets.take())
     assert list(buckets.take()) == []
     assert len({bucket for bucket, _ in taken}) == len(taken)
@@ -31,10 +31,8 @@ def test_repeated_hashes_are_those_that_occur_twice_or_that_are_forbidden(
     hashes: list[int], forbidden: list[int], cut: int
 ) -> None:
     buckets = HashBuckets()
-    for one in hashes:
-        buckets.add(one)
-    for one in forbidden:
-        buckets.add(one, forbidden=True)
+    buckets.add(hashes)
+    buckets.forbid(forbidden)
     found = []
     for _, packed in buckets.take():
         at = 8 * cut

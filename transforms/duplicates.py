@@ -76,8 +76,7 @@ class HashImages(beam.DoFn):
         self._hashes = HashBuckets()
 
     def process(self, element: Any) -> Iterator[tuple[int, bytes]]:
-        for one in self._images(element):
-            self._hashes.add(_hash_of(one.image))
+        self._hashes.add(_hash_of(one.image) for one in self._images(element))
         if self._hashes.full:
             yield from self._hashes.take()
 

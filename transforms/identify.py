@@ -202,9 +202,7 @@ class IdentifyFn(beam.DoFn):
         packed = list(items([batch]))
         records = [unpack_record(one) for one in packed]
         identities = self._hasher.identities(records)
-        for identity in identities:
-            if identity.hashed:
-                self._hashes.add(identity.hashed)
+        self._hashes.add(identity.hashed for identity in identities if identity.hashed)
         yield batch_of(
             _IDENTITY.pack(*identity) + self._in_split(one, record, identity)
             for one, record, identity in zip(packed, records, identities, strict=True)

@@ -29,13 +29,13 @@ class HashBuckets:
         """Whether so many hashes are held that `take` should be called."""
         return len(self._hashes) >= _MOST_HASHES
 
-    def add(self, hashed: int, forbidden: bool = False) -> None:
-        """Adds a hash. If it is `forbidden`, it counts as repeated if any record has it."""
-        self._hashes.append(hashed | _FORBIDDEN if forbidden else hashed)
+    def add(self, hashes: Iterable[int]) -> None:
+        """Adds some hashes."""
+        self._hashes.extend(hashes)
 
-    def add_all(self, hashes: Iterable[int], forbidden: bool = False) -> None:
-        """As `add`, of several."""
-        self._hashes.extend([hashed | _FORBIDDEN for hashed in hashes] if forbidden else hashes)
+    def forbid(self, hashes: Iterable[int]) -> None:
+        """Adds hashes that count as repeated if any record has them."""
+        self._hashes.extend([hashed | _FORBIDDEN for hashed in hashes])
 
     def take(self) -> Iterator[tuple[int, bytes]]:
         """Yields and removes each bucket, as its number and its packed hashes."""

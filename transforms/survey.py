@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -48,8 +48,17 @@ _COUNTED_AT_ONCE = 1000
 # Of encoded records, twice: ten thousand rows of a table.
 _BATCH_BYTES = 2 << 20
 
-GroupOf = Callable[[str, bytes], Hashable]
-"""The group of a reference in a split."""
+
+class Grouping(NamedTuple):
+    """The groups that references are put in.
+
+    Attributes:
+        group_of: returns the group of a reference in a split.
+        only: the group of each split that has just one.
+    """
+
+    group_of: Callable[[str, bytes], Hashable]
+    only: Mapping[str, Hashable]
 
 
 class StructCoder(coders.Coder):
@@ -190,8 +199,8 @@ class SurveyFn(TaskFn[None, SurveyedBatch]):
     def results(self, _: None, batch: SurveyedBatch) -> Iterator[Any]:
         """The references of a batch, and hashes if there are many."""
         self._totals.merge(batch.totals)
-        self._hashes.add_all(batch.hashes)
-        self._hashes.add_all(batch.forbidden, forbidden=True)
+        self._hashes.add(batch.hashes)
+        self._hashes.forbid(batch.forbidden)
         yield from batch.references
         if self._hashes.full:
             yield from self._taken_hashes()
@@ -244,12 +253,12 @@ class GroupReferences(beam.PTransform):
 
     Attributes:
         plan: of the dataset, one element.
-        grouping: returns a function from split and reference to group; called once for each bundle.
+        grouping: called once for each bundle.
         types: of the assigned references: tuple[group, bytes].
     """
 
     plan: beam.PCollection[DatasetPlan]
-    grouping: Callable[[DatasetPlan], GroupOf]
+    grouping: Callable[[DatasetPlan], Grouping]
     types: Any
 
     def expand(self, surveyed: Surveyed) -> GroupedReferences:
@@ -266,25 +275,28 @@ class GroupReferences(beam.PTransform):
 class AssignGroups(beam.DoFn):
     """(split, references) -> (group, references); key and location of repeated keys to `repeated`."""
 
-    def __init__(self, grouping: Callable[[DatasetPlan], GroupOf]) -> None:
-        self._grouping = grouping
+    def __init__(self, grouping: Callable[[DatasetPlan], Grouping]) -> None:
+        self._plan_grouping = grouping
 
     def start_bundle(self) -> None:
         self._batches: Batches[Hashable] = Batches()
-        self._group_of: GroupOf | None = None  # the plan may differ from the previous bundle's
+        self._grouping: Grouping | None = None  # the plan may differ from the previous bundle's
         self._repeated = RepeatedHashes(())
 
     def process(
         self, element: tuple[str, bytes], plan: DatasetPlan, repeated: Sequence[bytes]
     ) -> Iterator[Any]:
-        if self._group_of is None:
-            self._group_of = self._grouping(plan)
+        if self._grouping is None:
+            self._grouping = self._plan_grouping(plan)
             self._repeated = RepeatedHashes(repeated)
         split, batch = element
+        if split in self._grouping.only and not self._repeated:
+            yield self._grouping.only[split], batch
+            return
         for reference in items([batch]):
             if self._repeated:
                 yield from self._among_repeated(reference_record(reference))
-            group = self._group_of(split, reference)
+            group = self._grouping.group_of(split, reference)
             full = self._batches.add(group, reference)
             if full is not None:
                 yield group, full

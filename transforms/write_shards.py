@@ -28,7 +28,7 @@ from recordmill.transforms.storage.faults import naming_faults
 from recordmill.transforms.storage.file_system import file_system
 from recordmill.transforms.storage.layout import Run
 from recordmill.transforms.storage.scratch import scratch_folder
-from recordmill.transforms.survey import GroupOf, GroupReferences, Surveyed, check_unique
+from recordmill.transforms.survey import Grouping, GroupReferences, Surveyed, check_unique
 from recordmill.transforms.task_fn import TaskFn
 from recordmill.transforms.workers.pool import ProcessExecutor
 
@@ -53,10 +53,11 @@ class WriteShards(beam.PTransform):
         ).with_output_types(ShardReport)
 
 
-def grouping_by_shard(plan: DatasetPlan) -> GroupOf:
-    """A function from split and reference to the index of the shard in `DatasetPlan.shards`."""
+def grouping_by_shard(plan: DatasetPlan) -> Grouping:
+    """Groups references by the index of their shard in `DatasetPlan.shards`."""
     first = plan.first_shards()
-    return lambda split, reference: first[split] + shard_index(reference, plan.splits[split])
+    only = {split: first[split] for split, planned in plan.splits.items() if planned.num_shards == 1}
+    return Grouping(lambda split, reference: first[split] + shard_index(reference, plan.splits[split]), only)
 
 
 def ordered(batches: Iterable[bytes], by_key: bool) -> list[bytes]:

@@ -36,7 +36,7 @@ from recordmill.transforms.shards.tasks import EncodedBatch, EncodeTask, encoder
 from recordmill.transforms.storage import lock
 from recordmill.transforms.storage.faults import fault, naming_faults
 from recordmill.transforms.storage.layout import Run
-from recordmill.transforms.survey import GroupOf, GroupReferences, Surveyed, check_unique
+from recordmill.transforms.survey import Grouping, GroupReferences, Surveyed, check_unique
 from recordmill.transforms.task_fn import TaskFn, in_window
 from recordmill.transforms.workers.pool import ProcessExecutor
 
@@ -129,9 +129,13 @@ def _num_shards(split: str, config: DatasetConfig) -> int:
     return config.num_shards or 0
 
 
-def grouping_by_hash(plan: DatasetPlan) -> GroupOf:
-    """A function from split and reference to (split, group)."""
-    return lambda split, reference: (split, group_of_reference(reference, plan.splits[split].records))
+def grouping_by_hash(plan: DatasetPlan) -> Grouping:
+    """Groups references of a split by their hashes: (split, number)."""
+    records = {split: planned.records for split, planned in plan.splits.items()}
+    return Grouping(
+        lambda split, reference: (split, group_of_reference(reference, records[split])),
+        {split: (split, 0) for split, number in records.items() if number <= _GROUP_RECORDS},
+    )
 
 
 class EncodeExamplesFn(TaskFn[str, EncodedBatch]):

@@ -28,6 +28,7 @@ from recordmill.transforms.records import (
     Steps,
 )
 from recordmill.transforms.shards.references import (
+    ListedRecord,
     annotations_fingerprint,
     listed_content,
     pack_record,
@@ -143,7 +144,7 @@ def test_large_annotations_are_spooled(tmp_path: Path) -> None:
     found = Annotations(("x",), {"n": (1, b"2")}, (AnnotatedObject("cat", Box(1, 2, 3, 4), ref),) * 50)
     record = ImageRecord("a.jpg", ImageRef("/d/a.jpg", version=1), "train", found, size=5)
     with Spool(str(tmp_path), "annotations", 0) as spool:
-        reference = pack_reference(record, 0, spool=spool)
+        reference = ListedRecord.of(record, spool).reference(record.key, 0)
     assert len(reference) < 250
     assert reference_record(reference, ImageReader().read) == record
     assert reference_digest(reference) == reference_digest(pack_reference(record, 0))

@@ -213,6 +213,8 @@ def _cell(value: FeatureValue) -> tuple[int, Any]:
     """The bits of a cell that is not empty, and the value it spells: a number, a tuple or its text."""
     if not isinstance(value, str):
         raise TypeError(f"a CSV cell must be text, got {value!r} of type {type(value).__name__}")
+    if value.isdecimal() and len(value) < 19 and value.isascii() and (value[0] != "0" or value == "0"):
+        return _INT | _inexact(int(value)), int(value)  # most integers; it saves half the time
     spelled = _NUMBER_CELL.fullmatch(value)
     if spelled is None:
         return _list_cell(value) if value[0] == "[" and value[-1] == "]" else (_TEXT, value)

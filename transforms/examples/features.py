@@ -12,7 +12,9 @@ import functools
 import operator
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
+
+import msgspec
 
 from recordmill.transforms.records import BadInput
 
@@ -29,7 +31,7 @@ _MOST_BYTES = (1 << 31) - 1  # no reader of protobuf takes a larger message
 _SHORT = [bytes((number,)) for number in range(0x80)]
 
 
-class Feature(NamedTuple):
+class Feature(msgspec.Struct, frozen=True, gc=False):
     """One feature; its kind does not depend on its values.
 
     Attributes:
@@ -155,16 +157,12 @@ def _map(features: Mapping[str, object]) -> list[bytes]:
 
 def _add(parts: list[bytes], key: bytes, item: Feature) -> None:
     """Adds a feature as field 1; with a key, as the value of that entry of a map."""
-    kind, values = item
+    kind, values = item.kind, item.values
     if kind == "bytes_list":
-        if not {bytes}.issuperset(map(type, values)):
-            raise TypeError(f"a bytes_list holds bytes, got {_short(values)}")
-        if len(values) != 1:
-            content = [part for value in values for part in (_FIRST, _varint(len(value)), value)]
-            parts.append(_head(key, kind, sum(map(len, content))))
-            parts += content
+        if len(values) != 1 or type(values[0]) is not bytes:
+            parts += _bytes_list(key, values)
             return
-        (packed,) = values
+        packed = values[0]
     elif not values:
         parts.append(_head(key, kind, 0))  # a kind that is not set breaks readers
         return
@@ -172,6 +170,14 @@ def _add(parts: list[bytes], key: bytes, item: Feature) -> None:
         packed = b"".join(map(_int64, values)) if kind == "int64_list" else _floats(values)
     parts.append(_head_of_one(key, kind, len(packed)))
     parts.append(packed)
+
+
+def _bytes_list(key: bytes, values: Sequence[Any]) -> list[bytes]:
+    """The parts of a bytes_list of any number of values."""
+    if not {bytes}.issuperset(map(type, values)):
+        raise TypeError(f"a bytes_list holds bytes, got {_short(values)}")
+    content = [part for value in values for part in (_FIRST, _varint(len(value)), value)]
+    return [_head(key, "bytes_list", sum(map(len, content))), *content]
 
 
 @functools.lru_cache(maxsize=4096)

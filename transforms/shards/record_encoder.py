@@ -180,7 +180,8 @@ class RecordEncoder:
                         stats.statistics.add_reencoded(one.key, references[index])
                     if self._mapper is not None:
                         stats.label_counts[len(one.annotations.labels)] += 1
-                    failures += self._notes(one, encoded.mapped, stats)
+                    if self._needs or encoded.mapped.notes:
+                        failures += self._notes(one, encoded.mapped, stats)
                     yield index, one, encoded
             self.worker.progress(1, record.size)
 

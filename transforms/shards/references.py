@@ -245,11 +245,12 @@ def plain_record(record: ImageRecord) -> ImageRecord:
         TypeError: names the record and the feature.
     """
     annotations = record.annotations
-    if _are_plain(annotations.features) and all(_are_plain(one.attributes) for one in annotations.objects):
+    objects = annotations.objects
+    if _are_plain(annotations.features) and (
+        not objects or all(_are_plain(one.attributes) for one in objects)
+    ):
         return record
-    objects = tuple(
-        replace(one, attributes=_plain_values(record, one.attributes)) for one in annotations.objects
-    )
+    objects = tuple(replace(one, attributes=_plain_values(record, one.attributes)) for one in objects)
     features = _plain_values(record, annotations.features)
     return replace(record, annotations=replace(annotations, features=features, objects=objects))
 
@@ -431,14 +432,18 @@ def unpack_record(packed: bytes, read: Read | None = None) -> ImageRecord:
 
 def _restore_tuples(annotations: Annotations) -> None:
     """Makes values that are lists, once decoded, tuples again."""
-    groups: list[Any] = [annotations.features, *(one.attributes for one in annotations.objects)]
-    for values in groups:
-        for name, value in values.items():
-            if type(value) is list:
-                values[name] = tuple(value)
-    lists: Any = annotations.steps.lists if annotations.steps is not None else {}
-    for name, values in lists.items():
-        lists[name] = tuple(tuple(value) if type(value) is list else value for value in values)
+    _restore_in(annotations.features)
+    for one in annotations.objects:
+        _restore_in(one.attributes)
+    if annotations.steps is not None:
+        lists: Any = annotations.steps.lists
+        for name, values in lists.items():
+            lists[name] = tuple(tuple(value) if type(value) is list else value for value in values)
+
+
+def _restore_in(values: Any) -> None:
+    if list in map(type, values.values()):
+        values.update({name: tuple(value) for name, value in values.items() if type(value) is list})
 
 
 class ListedRecord(msgspec.Struct, frozen=True, array_like=True):

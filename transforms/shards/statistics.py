@@ -247,6 +247,9 @@ class Counted(NamedTuple):
     pixels: Mapping[int, int] = NO_PIXELS
 
 
+_NOTHING_COUNTED = Counted()
+
+
 class CountedFeatures:
     """Finds the counted features by their names.
 
@@ -292,7 +295,7 @@ class CountedFeatures:
             labels = [*labels, *(label for step in lists.get(self._labels, ()) for label in step.values)]
         pixels = _class_pixels(masks)
         if not self._objects:
-            return Counted(labels, pixels=pixels)
+            return Counted(labels, pixels=pixels) if labels or pixels else _NOTHING_COUNTED
         xmin, ymin, xmax, ymax = (features[_BOX + side].values for side in ("xmin", "ymin", "xmax", "ymax"))
         boxes = list(zip(xmin, ymin, xmax, ymax, strict=True))
         return Counted(labels, features[self._objects].values, boxes, pixels)
