@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import gc
 import importlib.abc
 import logging
@@ -25,6 +26,9 @@ _UNUSED = frozenset(
         "pyarrow",
     }
 )
+
+# Of Beam's times of steps. A bundle does not end before its next sample, which Beam takes every 200.
+_SAMPLING_MILLISECONDS = 10
 
 
 class _Missing(importlib.abc.MetaPathFinder):
@@ -50,6 +54,11 @@ def import_beam(needs_cloud: bool) -> None:
     if "apache_beam" not in sys.modules:
         with _without_unused() if _has_one_job and not needs_cloud else contextlib.nullcontext():
             import apache_beam  # noqa: F401
+    if _has_one_job:
+        from apache_beam.runners.worker.statesampler import StateSampler
+
+        initialize = functools.partialmethod(StateSampler.__init__, sampling_period_ms=_SAMPLING_MILLISECONDS)
+        StateSampler.__init__ = initialize
 
 
 @contextlib.contextmanager
