@@ -80,6 +80,7 @@ def test_detect(
         ({"instances.json": "{}"}, "", (), "it has 1 .json"),
         ({"a.mp4": "", "b.mp4": "", "x/m.pbtxt": ""}, "", (), "it has 2 .mp4, 1 .pbtxt"),
         ({"a.rar": ""}, "a.rar", (), "it is a file with the extension .rar"),
+        ({"rows": "a,b"}, "rows", (), "it is a file without an extension"),
         ({"a.json": "{}"}, "a.json", (), "it is a file with the extension .json"),
         (
             {"m.txt": "", "a.jpg": ""},

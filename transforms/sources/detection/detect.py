@@ -289,7 +289,8 @@ def _nothing_found(config: SourceConfig) -> ValueError:
 def _content(look: Look) -> str:
     """The numbers of files in the input by extension."""
     if look.file_name:
-        return f"it is a file with the extension .{extension_of(look.file_name)}"
+        extension = extension_of(look.file_name)
+        return f"it is a file with{f' the extension .{extension}' if extension else 'out an extension'}"
     names = (name for _, level in look.walk() for name in (*level.images, *level.others))
     found = collections.Counter(map(extension_of, names))
     return f"it has {by_extension(found, 6)}" if found else "it is an empty folder"
