@@ -40,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         parser.error(f"--images, --small and --rows must be at least {4 * TEN}, --repeats at least 1")
     if args.input is not None and not args.input.is_dir():
         parser.error(f"--input {args.input}: not a folder")
+    if not args.page.is_file():
+        parser.error(f"--page {args.page}: no file; give a page like {_PAGE.relative_to(ROOT)}")
     works, programs = _chosen(args.works, WORKS, parser), _chosen(args.programs, PROGRAMS, parser)
     folder, results = args.work.absolute(), args.work.absolute() / "results.json"
     found = json.loads(results.read_text("utf-8")) if results.exists() else {"works": {}, "readers": {}}

@@ -313,6 +313,7 @@ def test_a_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (("--images", "10"), "--images, --small and --rows must be at least 40"),
         (("--repeats", "0"), "--repeats at least 1"),
         (("--input", "no/folder"), "--input no/folder: not a folder"),
+        (("--page", "no.md"), "--page no.md: no file; give a page like docs/performance.md"),
         (("--works", "kept,mp3"), "mp3: not one of kept, q90, side256, png, small, rows, boxes"),
         (("--programs", "dali"), "dali: not one of recordmill, header,"),
     ],
