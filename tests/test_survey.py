@@ -1,10 +1,13 @@
 """The survey of large inputs, which worker processes do."""
 
+import enum
+import json
 from pathlib import Path
 
 import apache_beam as beam
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from msgspec.structs import replace
 
 from recordmill.transforms import survey
 from recordmill.transforms.config import DatasetConfig
@@ -36,3 +39,17 @@ def test_a_key_of_two_batches_is_repeated(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(survey, "_BATCH_BYTES", 10_000)
     with pytest.raises(JobError, match="key 'row 0' is not unique"):
         written(tmp_path / "out", 2, [*LISTED, LISTED[0]])
+
+
+class Color(str, enum.Enum):
+    RED = "red"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_labels_that_are_members_of_an_enum(
+    workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(survey, "_BATCH_BYTES", 1_000)
+    labelled = [replace(record, annotations=Annotations((Color.RED,))) for record in LISTED[:30]]
+    written(tmp_path / "out", workers, labelled)
+    assert json.loads((tmp_path / "out/manifest.json").read_text())["labels"] == {"0": "red"}

@@ -45,7 +45,7 @@ from recordmill.transforms.task_fn import TaskFn, in_window
 
 _FAILURES, _TOTALS, _HASHES, _REPEATED = "failures", "totals", "hashes", "repeated"
 _COUNTED_AT_ONCE = 1000
-# Of encoded records, twice: ten thousand rows of a table.
+# Of `packed` and `content`: ten thousand rows of a table.
 _BATCH_BYTES = 2 << 20
 
 
@@ -147,7 +147,7 @@ class SurveyFn(TaskFn[None, SurveyedBatch]):
         self._spool = RecordSpool(self._scratch, self._job)
         self._totals = Totals(self._config.untyped_features)
         self._hashes = HashBuckets()
-        self._records: list[tuple[ImageRecord, ListedRecord]] = []
+        self._records: list[ListedRecord] = []
         self._bytes = 0
         self._read = 0
 
@@ -214,7 +214,7 @@ class SurveyFn(TaskFn[None, SurveyedBatch]):
         assert self._spool is not None
         record = self._spool.with_reference(plain_record(record))
         listed = ListedRecord.of(record, self._spool.annotations)
-        self._records.append((record, listed))
+        self._records.append(listed)
         self._bytes += len(listed.packed) + len(listed.content)
 
     def _survey_batch(self) -> Iterator[Any]:
@@ -222,7 +222,7 @@ class SurveyFn(TaskFn[None, SurveyedBatch]):
         if self.workers == 1:
             yield from self._surveyed()
             return
-        task = SurveyTask.of([listed for _, listed in self._records], self._settings)
+        task = SurveyTask.of(self._records, self._settings)
         self._records, self._bytes = [], 0
         yield from self.submit(None, task)
 
@@ -253,7 +253,7 @@ class GroupReferences(beam.PTransform):
 
     Attributes:
         plan: of the dataset, one element.
-        grouping: called once for each bundle.
+        grouping: makes the groups of a plan; called once for each bundle.
         types: of the assigned references: tuple[group, bytes].
     """
 

@@ -451,7 +451,7 @@ class ListedRecord(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         packed: the record, as of `pack_record`.
-        spooled: the same, with its annotations in a spool; empty if they are small.
+        spooled: the same, with its annotations in a spool; empty if they are small or there is no spool.
         content: its `listed_content`.
         files: its files in their versions.
     """

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from recordmill.transforms.records import BadInput, ImageRecord
+from recordmill.transforms.records import BadInput, JobError
 from recordmill.transforms.shards.references import (
     Batches,
     ListedRecord,
@@ -53,13 +53,24 @@ class SurveyedBatch:
     forbidden: array[int]
 
 
-def survey(records: Iterable[tuple[ImageRecord, ListedRecord]], settings: SurveySettings) -> SurveyedBatch:
-    """Surveys some records, which are in their splits."""
+def survey(records: Iterable[ListedRecord], settings: SurveySettings) -> SurveyedBatch:
+    """Surveys some records, which are in their splits.
+
+    Raises:
+        JobError: a value is not of the type that it is declared to have, or no feature can hold it.
+    """
     batch = SurveyedBatch([], Totals(settings.untyped), array("Q"), array("Q"))
     references: Batches[str] = Batches()
-    for record, listed in records:
+    for listed in records:
+        try:
+            record = unpack_record(listed.packed)
+        except TypeError as error:
+            raise JobError(str(error)) from error
         hashed = key_digest(record.key)
-        batch.totals.add(record, hashed, listed)
+        try:
+            batch.totals.add(record, hashed, listed)
+        except TypeError as error:
+            raise JobError(f"record {record.key!r}: {error}") from error
         batch.hashes.append(hashed)
         if settings.makes_several:
             batch.forbidden.extend(map(key_digest, keys_before(record.key)))
@@ -91,7 +102,7 @@ class SurveyTask(Task[Worker, SurveyedBatch]):
         return cls(encode(records), settings)
 
     def run(self, _: Worker) -> SurveyedBatch:
-        return survey(((unpack_record(one.packed), one) for one in _decode(self.records)), self.settings)
+        return survey(_decode(self.records), self.settings)
 
     def lost(self, error: BadInput) -> SurveyedBatch:
         raise error

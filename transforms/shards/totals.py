@@ -173,7 +173,7 @@ class Totals:
         return sum(split.source_bytes for split in self.splits.values())
 
     def add(self, record: ImageRecord, hashed: int, listed: ListedRecord) -> None:
-        """Adds one record, given its `key_digest`."""
+        """Adds one record, given its `key_digest` and its encoded parts."""
         name = record.split or DEFAULT_SPLIT
         split = self.splits.get(name)
         if split is None:
