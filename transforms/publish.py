@@ -358,9 +358,6 @@ def _is_published(path: str, manifest: Mapping[str, Any]) -> bool:
     return True
 
 
-_LOGGER = logging.getLogger(__name__)
-
-
 def report_json(statistics: Mapping[str, Statistics], settings: RecordSettings) -> dict[str, Any]:
     """The contents of report.json: figures of each split, and crops of a few re-encoded images.
 

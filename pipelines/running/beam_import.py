@@ -27,7 +27,7 @@ _UNUSED = frozenset(
     }
 )
 
-# Of Beam's times of steps. A bundle does not end before its next sample, which Beam takes every 200.
+# Beam samples which step takes the time, by default every 200 ms. A bundle only ends at the next sample.
 _SAMPLING_MILLISECONDS = 10
 
 

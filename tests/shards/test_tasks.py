@@ -46,14 +46,16 @@ def contents(file: ShardFile) -> tuple[bytes, str, list[str]]:
 @given(st.integers(0, 5000), st.integers(1, 40), st.integers(1, 16), st.data())
 def test_part_count(count: int, num_shards: int, workers: int, data: st.DataObject) -> None:
     parts = part_count(count, data.draw(st.integers(0, num_shards - 1)), num_shards, workers)
-    assert parts == 1 or count // parts >= 64
+    assert parts == 1 or count // parts >= 8
 
 
 @pytest.mark.parametrize(
     ("count", "num_shards", "workers", "parts"),
     [
         (1250, 4, 2, [1, 1, 2, 2]),
-        (100, 4, 2, [1, 1, 1, 1]),
+        (100, 4, 2, [1, 1, 2, 2]),
+        (250, 1, 2, [4]),
+        (15, 1, 2, [1]),
         (1250, 5, 2, [1, 1, 1, 1, 4]),
         (20_000, 1, 2, [4]),
         (20_000, 1, 1, [1]),

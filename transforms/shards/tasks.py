@@ -36,9 +36,9 @@ from recordmill.transforms.workers.task import SLOW_FACTOR, Progress, R, Task, W
 
 _COPY_BYTES = 1 << 20
 _WRITE_BYTES = 1 << 18
-# Parts for each worker in the last round. Smaller parts cost more than they save.
+# Parts for each worker in the last round. More parts cost more than they save; fewer leave a worker idle.
 _PARTS_PER_WORKER = 2
-_SMALLEST_PART = 64
+_SMALLEST_PART = 8
 # References that one process holds at a time: some 10 MB.
 _LARGEST_PART = 50_000
 
