@@ -92,7 +92,7 @@ fuzz: $(DEVELOPS)
 		$(if $(FUZZERS),--fuzzers $(FUZZERS)) $(ARGS)
 
 # Compares with other programs, and writes docs/performance.md. They are installed below build/peers. With the
-# default sizes it takes hours; ARGS="--images 100 --small 2000 --rows 20000 --repeats 1" a quarter of an hour.
+# default sizes it takes over an hour; ARGS="--images 100 --small 2000 --rows 20000 --repeats 1" a quarter of an hour.
 benchmark: $(DEVELOPS) $(PEERS:%=build/peers/%/installed)
 	PYTHONDONTWRITEBYTECODE= $(RUN) -m benchmarks.compare --readers $(ARGS)
 
