@@ -269,7 +269,9 @@ def read_manifest(folder: str) -> dict[str, Any]:
             if "/" in shard["file"] or int(shard["records"]) < 0 or int(shard["bytes"]) < 0:
                 raise ValueError(f"it lists {shard['file']!r} as a shard")
         _specs(manifest["features"])
-        dict(manifest["labels"]), dict(manifest["config"]), dict(manifest.get("digests", {}))
+        dict(manifest["labels"]), dict(manifest["config"])
+        for name in ("digests", "source", "provenance"):
+            dict(manifest.get(name, {}))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         fault = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"{path!r} is no manifest that can be read: {fault}") from error

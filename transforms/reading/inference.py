@@ -178,7 +178,10 @@ def sample_images(payloads: Iterable[bytes], name: str, dataset: Dataset) -> lis
     ours = dataset.renames.get(name, name)
     images = []
     for payload in payloads:
-        record = renamed_view(payload, dataset.renames)
+        try:
+            record = renamed_view(payload, dataset.renames)
+        except BadInput as error:
+            raise ValueError(f"a record with {ours!r} cannot be read: {error}") from error
         views = [record]
         if ours in record.lists:
             views = record.steps()[: min(len(record.lists[ours]), _MOST_FRAMES)]

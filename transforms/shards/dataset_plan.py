@@ -434,7 +434,8 @@ def _cached(cache: str | None, digest: str) -> Measured | None:
         return None
     try:
         found, *numbers = json.loads(files.read_bytes(cache))
-        return Measured(*numbers) if found == digest else None
+        is_whole = all(type(number) is int for number in numbers)  # a damaged file may hold anything
+        return Measured(*numbers) if found == digest and is_whole else None
     except (OSError, ValueError, TypeError):
         return None
 
