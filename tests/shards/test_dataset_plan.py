@@ -1,9 +1,11 @@
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from recordmill.transforms.config import DatasetConfig
 from recordmill.transforms.records import AnnotatedObject, Annotations, Box, ImageRecord, ImageRef, JobError
+from recordmill.transforms.shards import dataset_plan
 from recordmill.transforms.shards.dataset_plan import (
     beam_splits,
     plan_dataset,
@@ -174,3 +176,12 @@ def test_labels_whose_records_will_fail_are_not_among_the_figures() -> None:
     totals = total(ImageRecord(name, image, "train", Annotations((name,))) for name in ("cat", "cow"))
     settings = record_settings(totals, DatasetConfig(schema="classification", label_names=("cat",)))
     assert planned_statistics(totals, settings)["train"].labels == {0: 1}
+
+
+@pytest.mark.parametrize("numbers", ["[1], 2, 3", "1, 2", "1.5, 2, 3", "null, 2, 3"])
+def test_a_damaged_size_sample_is_ignored(numbers: str, tmp_path: Path) -> None:
+    path = tmp_path / "sample.json"
+    path.write_text(f'["digest", {numbers}]')
+    assert dataset_plan._cached(str(path), "digest") is None
+    path.write_text('["digest", 1, 2, 3]')
+    assert dataset_plan._cached(str(path), "digest") == (1, 2, 3)
