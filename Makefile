@@ -107,9 +107,9 @@ lint: $(DEVELOPS)
 	$(RUN) -m mypy
 	$(RUN) -m bandit --severity-level medium --quiet --recursive setup.py $(PACKAGES)
 
-# Known vulnerabilities of all that the locks install. Asks the vulnerability service of PyPI.
+# Known vulnerabilities of all that the locks install. Asks the vulnerability service of PyPI; fails where that does not answer.
 audit: $(DEVELOPS)
-	for lock in $(LOCKS); do $(RUN) -m pip_audit --require-hashes --disable-pip --requirement $$lock || exit 1; done
+	for lock in $(LOCKS); do $(RUN) -m pip_audit --strict --require-hashes --disable-pip --requirement $$lock || exit 1; done
 
 # What a conversion and the image install, as CycloneDX: build/sbom.json and build/sbom-image.json.
 sbom: $(DEVELOPS)
