@@ -4,7 +4,7 @@ import dataclasses
 import errno
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from recordmill.transforms.records import BadInput, JobError
@@ -51,7 +51,7 @@ class NumberTask(Task[Worker, list[int | str]]):
     def split(self, start: int, end: int) -> "NumberTask":
         return dataclasses.replace(self, numbers=self.numbers[start:end])
 
-    def join(self, results: Sequence[list[int | str]]) -> list[int | str]:
+    def join(self, results: Iterable[list[int | str]]) -> list[int | str]:
         joined = [one for result in results for one in result]
         if "never" in self.harm.values():
             raise JobError("these cannot be joined")

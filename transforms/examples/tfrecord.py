@@ -26,14 +26,17 @@ class RecordWriter:
     The file stays the caller's: open it buffered (a raw file may write less than it is given), flush
     and close it.
 
+    Args:
+        hashed: whether `sha256` is needed.
+
     Attributes:
         lengths: bytes of each frame, in order, for `index_lines`.
         bytes_written: framing included.
     """
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, hashed: bool = True) -> None:
         self._write = file.write
-        self._digest = hashlib.sha256()
+        self._digest = hashlib.sha256() if hashed else None
         self.lengths = array.array("Q")
         self.bytes_written = 0
 
@@ -42,21 +45,17 @@ class RecordWriter:
         size = len(payload)
         head = _head(size)
         tail = _crc_bytes(masked_crc32c(payload))
-        if size < _COPY_BELOW:
-            frame = head + payload + tail
-            self._digest.update(frame)
-            self._write(frame)
-        else:
-            for part in (head, payload, tail):
+        for part in (head + payload + tail,) if size < _COPY_BELOW else (head, payload, tail):
+            if self._digest is not None:
                 self._digest.update(part)
-                self._write(part)
+            self._write(part)
         self.lengths.append(size + FRAME_BYTES)
         self.bytes_written += size + FRAME_BYTES
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of all bytes written, in hex."""
-        return self._digest.hexdigest()
+        """SHA-256 of all bytes written, in hex; empty if they are not hashed."""
+        return self._digest.hexdigest() if self._digest is not None else ""
 
 
 @functools.lru_cache

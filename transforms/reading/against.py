@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from recordmill.transforms.config import DatasetConfig
@@ -214,7 +214,7 @@ class CompareTask(Task[Worker, Tally]):
             self, references=self.references[start:end], locations=self.locations[start:end]
         )
 
-    def join(self, results: Sequence[Tally]) -> Tally:
+    def join(self, results: Iterable[Tally]) -> Tally:
         """The sum of all."""
         return merged(results)
 

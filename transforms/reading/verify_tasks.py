@@ -166,12 +166,13 @@ class CheckTask(Task[Worker, Verified]):
         """The same for some of the records."""
         return dataclasses.replace(self, records=self.records.piece(start, end))
 
-    def join(self, results: Sequence[Verified]) -> Verified:
+    def join(self, results: Iterable[Verified]) -> Verified:
         """The results of all parts as one."""
+        parts = list(results)
         return Verified(
-            merged(one.tally for one in results),
-            b"".join(one.keys for one in results),
-            [location for one in results for location in one.locations],
+            merged(one.tally for one in parts),
+            b"".join(one.keys for one in parts),
+            [location for one in parts for location in one.locations],
         )
 
 

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import itertools
 import math
 import os
 import shutil
@@ -116,7 +117,10 @@ class PartTask(_RecordsTask[ShardFile]):
 
     def run(self, encoder: RecordEncoder) -> ShardFile:
         with naming_faults(self.path):
-            part = write_part(self.references, self.path, encoder, self.previous, self.has_images)
+            is_whole = self.checkpoint is not None
+            part = write_part(
+                self.references, self.path, encoder, self.previous, self.has_images, hashed=is_whole
+            )
             return _finished(part, self.checkpoint, encoder.worker)
 
     def lost(self, error: BadInput) -> ShardFile:
@@ -131,7 +135,7 @@ class PartTask(_RecordsTask[ShardFile]):
         path = f"{self.path}-part{start:05d}-{end:05d}"
         return PartTask(self.references[start:end], path, None, self.previous, self.has_images)
 
-    def join(self, results: Sequence[ShardFile]) -> ShardFile:
+    def join(self, results: Iterable[ShardFile]) -> ShardFile:
         with naming_faults(self.path):
             return _finished(join_parts(results, self.path), self.checkpoint)
 
@@ -179,13 +183,14 @@ class EncodeTask(_RecordsTask[EncodedBatch]):
     def split(self, start: int, end: int) -> EncodeTask:
         return EncodeTask(self.references[start:end], self.sizes_only)
 
-    def join(self, results: Sequence[EncodedBatch]) -> EncodedBatch:
+    def join(self, results: Iterable[EncodedBatch]) -> EncodedBatch:
+        batches = list(results)
         return EncodedBatch(
-            [payload for batch in results for payload in batch.payloads],
-            sum(batch.payload_bytes for batch in results),
-            merged([batch.stats for batch in results]),
-            [failure for batch in results for failure in batch.failures],
-            [image for batch in results for image in batch.hashed],
+            [payload for batch in batches for payload in batch.payloads],
+            sum(batch.payload_bytes for batch in batches),
+            merged([batch.stats for batch in batches]),
+            [failure for batch in batches for failure in batch.failures],
+            [image for batch in batches for image in batch.hashed],
         )
 
 
@@ -229,16 +234,19 @@ def write_part(
     encoder: RecordEncoder,
     previous: PreviousRecords | None = None,
     has_images: bool = False,
+    hashed: bool = True,
 ) -> ShardFile:
     """Encodes `references`, in their order, into `path`.tfrecord, with index and failures next to it.
 
-    With `previous` or `has_images`, each record also writes a row of lineage.
+    With `previous` or `has_images`, each record also writes a row of lineage. What will be joined need not be
+    `hashed`.
     """
     has_lineage = has_images or previous is not None
     stats = WriteStats()
     failures: list[Failure] = []
     with contextlib.ExitStack() as stack:
-        writer = RecordWriter(stack.enter_context(open(f"{path}.tfrecord", "wb", buffering=_WRITE_BYTES)))
+        file = stack.enter_context(open(f"{path}.tfrecord", "wb", buffering=_WRITE_BYTES))
+        writer = RecordWriter(file, hashed)
         rows = None
         if has_lineage:
             rows = RowWriter(stack.enter_context(open(f"{path}.rows", "wb", buffering=_WRITE_BYTES)))
@@ -276,13 +284,15 @@ def write_empty(path: str, has_lineage: bool = False) -> ShardFile:
     return _shard_file(path, None, 0, hashlib.sha256().hexdigest(), WriteStats(), lineage)
 
 
-def join_parts(parts: Sequence[ShardFile], path: str) -> ShardFile:
+def join_parts(results: Iterable[ShardFile], path: str) -> ShardFile:
     """Appends the parts to the first, under `path`: TFRecord files concatenate to a TFRecord file."""
     hashed = hashlib.sha256()
     size = 0
+    results = iter(results)
+    parts = [next(results)]
     os.replace(parts[0].path, f"{path}.tfrecord")
     with open(f"{path}.tfrecord", "r+b") as file, open(f"{path}.idx", "w") as index:
-        for part in parts:
+        for part in itertools.chain(parts[:], results):
             with open(part.index_path) as lines:
                 for line in lines:
                     offset, length = line.split()
@@ -294,6 +304,8 @@ def join_parts(parts: Sequence[ShardFile], path: str) -> ShardFile:
                     size += len(block)
                     if not first:
                         file.write(block)
+            if not first:
+                parts.append(part)
     failures = _concatenated([part.failures_path for part in parts], f"{path}.failures")
     lineage = _concatenated([part.lineage_path for part in parts], f"{path}.rows")
     stats = merged([part.stats for part in parts])

@@ -81,6 +81,7 @@ class ProcessExecutor(Generic[C]):
         self._threads = [
             threading.Thread(target=self._serve, args=(runner,), daemon=True) for runner in self._runners
         ]
+        self._joining: list[threading.Thread] = []
         for thread in self._threads:
             thread.start()
 
@@ -119,32 +120,26 @@ class ProcessExecutor(Generic[C]):
                 runner.kill()
         for _ in self._threads:
             self._queue.put(None)
-        for thread in self._threads:
+        for thread in (*self._threads, *self._joining):
             thread.join()
         for runner in reversed(self._runners):  # the first, which has imported most, is taken next
             runner.release(idle)
 
     def _joined(self, task: Task[C, R], pieces: list[Future[R]]) -> Future[R]:
-        """The result of a task, joined by the thread of the piece that is done last."""
+        """The result of a task, of which a thread joins each piece as soon as it is done."""
         joined: Future[R] = Future()
-        left = len(pieces)
 
-        def count_done(_: Future[R]) -> None:
-            nonlocal left
-            with self._lock:
-                left -= 1
-                if left:
-                    return
+        def join() -> None:
             try:
-                result = task.join([piece.result() for piece in pieces])
+                result = task.join(piece.result() for piece in pieces)
             except BaseException as error:
                 self._broken = self._broken or error
                 joined.set_exception(error)
             else:
                 joined.set_result(result)
 
-        for piece in pieces:
-            piece.add_done_callback(count_done)
+        self._joining.append(threading.Thread(target=join, daemon=True))
+        self._joining[-1].start()
         return joined
 
     def _serve(self, runner: _Runner) -> None:

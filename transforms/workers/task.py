@@ -6,7 +6,7 @@ import abc
 import mmap
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Generic, NamedTuple, TypeVar
 
 from recordmill.transforms.internal_errors import fault_of
@@ -213,8 +213,11 @@ class Task(abc.ABC, Generic[C, R]):
         """The task of some of the items."""
         raise NotImplementedError
 
-    def join(self, results: Sequence[R]) -> R:
-        """One result of those of all pieces, in order. It is called in the parent process."""
+    def join(self, results: Iterable[R]) -> R:
+        """One result of those of all pieces, in order; the next may still be awaited.
+
+        The parent process calls it.
+        """
         raise NotImplementedError
 
     def remove_leftovers(self) -> None:
