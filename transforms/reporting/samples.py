@@ -20,11 +20,13 @@ from recordmill.transforms.records import BadInput
 from recordmill.transforms.reporting.count import RecordLocation
 from recordmill.transforms.storage.file_system import file_system
 
-MOST = 48
-"""Pictures on a page."""
+MOST, LEAST = 48, 24
+"""Pictures on a page; those after the least only while the records have few bytes."""
 
 _LOOKED_AT = 144
 _MOST_SHARDS = 24
+# Bytes of the records that are looked at, and of those that are drawn: they take a quarter of a second.
+_BYTES_LOOKED_AT, _BYTES_DRAWN = 32 << 20, 12 << 20
 _SIDE = 288
 _QUALITIES = (80, 65, 45, 25, 10)
 _MOST_BYTES = 20_000
@@ -111,7 +113,9 @@ def samples(
     Raises:
         OSError: a shard cannot be read now.
     """
-    looked_at = _affordable(spread(places, _LOOKED_AT))
+    some = spread(places, _LOOKED_AT)
+    size = sum(place.length or 0 for place in some)
+    looked_at = _affordable(spread(some, max(LEAST, len(some) * _BYTES_LOOKED_AT // max(size, 1))))
     seen = [(place, _classes(record)) for place, record in _records(looked_at, names, renames)]
     chosen = choose(seen)
     records = dict(_records([place for _, place in chosen], names, renames))
@@ -142,6 +146,8 @@ def _records(
 def choose(seen: Sequence[tuple[RecordLocation, frozenset[str]]]) -> list[tuple[str, RecordLocation]]:
     """The records to show, each with the class that it is shown for; a few of each class, by class.
 
+    At least `LEAST`, and up to `MOST` if they have few bytes.
+
     Classes take turns, the rarest first, so that each gets a picture; splits take turns too.
     """
     found: dict[str, list[RecordLocation]] = {}
@@ -151,11 +157,13 @@ def choose(seen: Sequence[tuple[RecordLocation, frozenset[str]]]) -> list[tuple[
     turns = sorted(found, key=lambda name: (len(found[name]), name))
     by_class = {name: _alternating(found[name]) for name in turns}
     taken: dict[RecordLocation, str] = {}
+    size = 0
     for _ in range(MOST):
         for name in turns:
             free = next((place for place in by_class[name] if place not in taken), None)
-            if free is not None and len(taken) < MOST:
+            if free is not None and len(taken) < (MOST if size < _BYTES_DRAWN else LEAST):
                 taken[free] = name
+                size += free.length or 0
     order = {place: at for at, (place, _) in enumerate(seen)}
     return sorted(((name, place) for place, name in taken.items()), key=lambda one: (one[0], order[one[1]]))
 
