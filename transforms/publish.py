@@ -18,7 +18,7 @@ from recordmill.transforms.metrics import count
 from recordmill.transforms.records import BadInput, Failure, JobError
 from recordmill.transforms.reporting.tasks import ChangeTask, PageTask
 from recordmill.transforms.shards import progress
-from recordmill.transforms.shards.dataset_plan import DatasetPlan
+from recordmill.transforms.shards.dataset_plan import DatasetPlan, worker_processes
 from recordmill.transforms.shards.duplicates import CountedLines, Duplicates, check_splits
 from recordmill.transforms.shards.manifest import (
     Provenance,
@@ -341,7 +341,7 @@ def _described(
     if recipe is not None:
         edges = {name: split.edges for name, split in plan.splits.items() if split.edges}
         yield SETTINGS, settings_text(recipe, edges, plan.masks())
-    report = report_json(reconciled.statistics, plan.settings)
+    report = report_json(reconciled.statistics, plan.settings, worker_processes(plan, config.workers))
     yield REPORT_DATA, report_text(report)
     yield REPORT, report_page(output, manifest, report, os.path.join(output, FAILURES))
     yield from companions(reconciled, config, run.version).items()
@@ -358,7 +358,9 @@ def _is_published(path: str, manifest: Mapping[str, Any]) -> bool:
     return True
 
 
-def report_json(statistics: Mapping[str, Statistics], settings: RecordSettings) -> dict[str, Any]:
+def report_json(
+    statistics: Mapping[str, Statistics], settings: RecordSettings, workers: int
+) -> dict[str, Any]:
     """The contents of report.json: figures of each split, and crops of a few re-encoded images.
 
     The same for the same records, whichever runner has written them, in any order.
@@ -369,7 +371,7 @@ def report_json(statistics: Mapping[str, Statistics], settings: RecordSettings) 
     return {
         "format_version": REPORT_FORMAT_VERSION,
         "splits": splits,
-        "crops": list(reencoded_crops(statistics.values(), settings)),
+        "crops": list(reencoded_crops(statistics.values(), settings, workers)),
     }
 
 
@@ -385,7 +387,7 @@ def report_page(
 ) -> str:
     """The text of report.html, sealed; without pictures of records where they cannot be drawn."""
     task = PageTask(output, manifest, report, failures_path)
-    with _worker() as pool:
+    with _pool(1) as pool:
         found = pool.submit(task).result()
     if isinstance(found, str):
         return seal(found)
@@ -395,7 +397,7 @@ def report_page(
 
 
 def reencoded_crops(
-    statistics: Iterable[Statistics], settings: RecordSettings
+    statistics: Iterable[Statistics], settings: RecordSettings, workers: int
 ) -> Iterator[Mapping[str, Any]]:
     """The most changed part of each remembered image, before and after its encoding.
 
@@ -404,14 +406,16 @@ def reencoded_crops(
     remembered = sorted((reference, key) for split in statistics for key, reference in split.reencoded)
     if not remembered:
         return
-    with _worker() as pool:
-        for reference, key in remembered[:MOST_REENCODED]:
-            found = pool.submit(ChangeTask(reference, key, settings)).result()
+    chosen = remembered[:MOST_REENCODED]
+    with _pool(min(workers, len(chosen))) as pool:
+        changes = [pool.submit(ChangeTask(reference, key, settings)) for reference, key in chosen]
+        for (_, key), change in zip(chosen, changes, strict=True):
+            found = change.result()
             if isinstance(found, BadInput):
                 _LOGGER.info("no picture of %r before and after its encoding: %s", key, found.detail)
             elif found is not None:
                 yield found
 
 
-def _worker() -> ProcessExecutor[Worker]:
-    return ProcessExecutor(worker_itself, no_progress, 1, ITEM_SECONDS * SLOW_FACTOR)
+def _pool(workers: int) -> ProcessExecutor[Worker]:
+    return ProcessExecutor(worker_itself, no_progress, workers, ITEM_SECONDS * SLOW_FACTOR)

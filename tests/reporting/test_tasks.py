@@ -94,13 +94,14 @@ def remembered(tmp_path: Path, names: Iterable[str]) -> Statistics:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("names", [("CRASH", "MEMORY", "whole"), ("GONE", "HALF", "WRONG", "whole")])
 def test_an_image_without_a_picture_of_its_encoding(
-    tmp_path: Path, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, names: tuple[str, ...], workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     statistics = remembered(tmp_path, names)
     with patched(tmp_path, monkeypatch, "recordmill.transforms.images.store", _CODEC):
-        crops = list(reencoded_crops([statistics, Statistics()], settings()))
+        crops = list(reencoded_crops([statistics, Statistics()], settings(), workers))
     assert [crop["key"] for crop in crops] == ["whole"]
 
 

@@ -37,8 +37,8 @@ from recordmill.transforms.workers.task import SLOW_FACTOR, Progress, R, Task, W
 
 _COPY_BYTES = 1 << 20
 _WRITE_BYTES = 1 << 18
-# Parts for each worker in the last round. More parts cost more than they save; fewer leave a worker idle.
-_PARTS_PER_WORKER = 2
+# Parts for each worker in the last round. More cost more than they save, fewer leave a worker idle.
+_PARTS_PER_WORKER = 6
 _SMALLEST_PART = 8
 # References that one process holds at a time: some 10 MB.
 _LARGEST_PART = 50_000
@@ -64,7 +64,7 @@ def part_count(records: int, shard: int, num_shards: int, workers: int) -> int:
     """The number of parts of a shard of `records` records, the `shard`-th (from 0) that is submitted.
 
     A shard is one part, unless it has very many records. Only the shards of the last round are split, so that
-    no worker waits long for another: joining parts reads them once more.
+    no worker waits long for another: joining reads all parts, and copies all but the first.
     """
     last_round = num_shards % workers or workers
     parts = max(math.ceil(records / _LARGEST_PART), 1)
