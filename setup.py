@@ -34,6 +34,7 @@ setup(
         "defusedxml>=0.7.1,<1",  # annotations in XML, without entities
         "google-cloud-storage>=3.1,<4",
         "google-crc32c>=1.6,<2",  # checksums of the records, in C
+        "isal>=1.7,<2",  # inflates PNGs, up to three times as fast as zlib
         "jinja2>=3.1.6,<4",  # the pages of report, sweep and inspect
         "matplotlib>=3.9,<4",  # the plot of a sweep
         "mozjpeg-lossless-optimization>=1.3,<2",  # --optimize=lossless-progressive

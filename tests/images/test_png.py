@@ -105,6 +105,27 @@ def test_a_window_too_small_for_its_distances_is_made_anew(empty: tuple[bytes, .
     assert stored == {bits: "transcoded" if bits < 11 else "kept" for bits in range(8, 16)}
 
 
+@pytest.mark.parametrize(("width", "height"), [(254, 257), (254, 514), (1, 1), (300, 500)])
+@pytest.mark.parametrize(("color", "samples"), [(0, 1), (2, 3), (4, 2), (6, 4)])
+@pytest.mark.parametrize("depth", [8, 16])
+def test_pixels_inflated_by_either_library(
+    width: int, height: int, color: int, samples: int, depth: int
+) -> None:
+    """Rows of every filter, in one or several blocks; bytes after the stream leave inflating to Pillow."""
+    noise = np.random.default_rng(0).integers(0, 256, (height, 1 + width * samples * depth // 8), np.uint8)
+    noise[:, 0] = np.arange(height) % 5
+    stream = zlib.compress(noise.tobytes())
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, 0))
+    stored = []
+    for parts in ((stream,), (stream[:9], stream[9:]), (stream, b"more")):
+        data = SIGNATURE + b"".join((head, *(chunk(b"IDAT", part) for part in parts), chunk(b"IEND", b"")))
+        image = store_image(data, RAW)
+        pixels = np.frombuffer(image.data, f"<u{depth // 8}").reshape(height, width, samples)
+        np.testing.assert_array_equal(pixels, tensorflow_pixels(data, image.dtype))
+        stored.append(image.data)
+    assert stored[0] == stored[1] == stored[2]
+
+
 def test_text_bombs_and_strange_profiles_do_no_harm() -> None:
     bomb = chunk(b"zTXt", b"Comment\0\0" + zlib.compress(bytes(80_000_000)))
     profile = chunk(b"iCCP", b"odd\0\x07nothing")
