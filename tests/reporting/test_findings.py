@@ -33,7 +33,7 @@ from recordmill.transforms.reporting.findings import (
     read_failures,
     unpublished,
 )
-from recordmill.transforms.reporting.samples import MOST, choose, spread
+from recordmill.transforms.reporting.samples import LEAST, MOST, choose, spread
 from recordmill.transforms.shards.statistics import Statistics
 from recordmill.transforms.storage.layout import REPORT_FORMAT_VERSION
 
@@ -304,6 +304,12 @@ def test_each_class_gets_its_pictures() -> None:
     assert chosen[0] == ("", seen[99][0]) and ("rare", seen[7][0]) in chosen
 
 
+@pytest.mark.parametrize(("length", "count"), [(100 << 10, MOST), (300 << 10, 41), (5 << 20, LEAST)])
+def test_few_pictures_of_large_records(length: int, count: int) -> None:
+    seen = [(place._replace(offset=0, length=length), frozenset({"a"})) for place in places(100)]
+    assert len(choose(seen)) == count
+
+
 def test_splits_take_turns() -> None:
     seen = [(place, frozenset({"a"})) for place in (*places(100), *places(100, "val"))]
     assert Counter(place.split for _, place in choose(seen)) == {"train": MOST // 2, "val": MOST // 2}
@@ -321,9 +327,12 @@ def test_spread(count: int, most: int) -> None:
     assert not found or (found[0] == 0 and found[-1] >= count - 1 - count // most)
 
 
-def test_few_records_of_few_shards_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many shards not all are read, and no more than a bounded number of records."""
-    payload = labelled("a", 1, "cat")
+@pytest.mark.parametrize(("extra", "looked_at", "shown"), [(0, 144, MOST), (400_000, 83, 32)])
+def test_few_records_of_few_shards_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extra: int, looked_at: int, shown: int
+) -> None:
+    """Of many shards not all are read, and no more than a bounded number of records and bytes."""
+    payload = build_example({"label": 1, "label/text": "cat", "extra": bytes(extra)})
     size = len(frame(payload))
     names = [f"train-{number:05}-of-00060.tfrecord" for number in range(60)]
     (tmp_path / "index").mkdir()
@@ -341,8 +350,8 @@ def test_few_records_of_few_shards_are_looked_at(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(sampling, "record_at", counting)
     report = {"format_version": REPORT_FORMAT_VERSION, "splits": {"train": Statistics().as_json()}}
     found = gather(unpublished(str(tmp_path), manifest(tmp_path, *names)), report, None)
-    assert len(found.samples) == MOST
-    assert len(read) == 24 and sum(read.values()) == 144 + MOST
+    assert len(found.samples) == shown
+    assert len(read) == 24 and sum(read.values()) == looked_at + shown
 
 
 def test_places_of_many_records_are_spread(tmp_path: Path) -> None:
