@@ -55,11 +55,12 @@ def _converted(tables: list[Array], pixels: Array) -> Array:
     colors = np.empty(pixels.shape, np.uint8)
     for top in range(0, len(pixels), _BAND):
         red, green, blue = np.moveaxis(pixels[top : top + _BAND], 2, 0)
-        sums = tables[0].take(red)
-        sums += tables[1].take(green)
-        sums += tables[2].take(blue)
-        parts = sums.astype("<i8", copy=False).view("<u2").reshape(*sums.shape, 4)
-        colors[top : top + _BAND] = levels.take(parts[:, :, :3])
+        sums = tables[0].take(red, mode="clip")  # every index is in range: other modes would check them
+        sums += tables[1].take(green, mode="clip")
+        sums += tables[2].take(blue, mode="clip")
+        for channel in range(3):
+            colors[top : top + _BAND, :, channel] = levels.take(sums & 0xFFFF, mode="clip")
+            sums >>= 16
     return colors
 
 
