@@ -40,6 +40,7 @@ _PIECE, _MOST_EXTRA = 1 << 13, 1 << 20
 # Bytes of the largest block of a zlib stream that is not compressed (RFC 1951, 3.2.4), and the start of it.
 _BLOCK = 0xFFFF
 _BLOCK_START = struct.Struct("<BHH").pack
+_MOST_UNCOMPRESSED = 1 << 28
 
 
 class PngHeader(msgspec.Struct, frozen=True):
@@ -238,7 +239,7 @@ def stays_within_window(data: bytes, header: PngHeader) -> bool:
     idats = (start for kind, start, end in header.chunks if kind == b"IDAT" and end > start + 12)
     first = next(idats, None)
     window = 1 << 8 + (data[first + 8] >> 4 if first is not None else 7)
-    if window >= _WIDEST_WINDOW or window >= sum(count * size for count, size in _rows(header)):
+    if window >= _WIDEST_WINDOW or window >= _row_bytes(header):
         return True
     rows = _rows(header)
     stream = _image_data(data, header)
@@ -263,8 +264,7 @@ def check_image_data(data: bytes, header: PngHeader) -> None:
     Raises:
         BadInput: truncated or damaged.
     """
-    rows = _rows(header)
-    expected = sum(count * size for count, size in rows)
+    rows, expected = _rows(header), _row_bytes(header)
     inflate = zlib.decompressobj()
     try:
         raw = inflate.decompress(_image_data(data, header), expected)
@@ -303,6 +303,11 @@ def _rows(header: PngHeader) -> list[tuple[int, int]]:
     return rows
 
 
+def _row_bytes(header: PngHeader) -> int:
+    """Bytes of all rows, inflated."""
+    return sum(count * size for count, size in _rows(header))
+
+
 def decode(data: bytes, header: PngHeader) -> Picture:
     """The pixels: palettes as indices and palette, 16 bits unchanged, transparency as alpha.
 
@@ -327,18 +332,20 @@ def _essential(data: bytes, header: PngHeader) -> bytes:
     def chunks_of(*kinds: bytes) -> list[bytes]:
         return [data[start:end] for kind, start, end in header.chunks if kind in kinds]
 
-    pixels = _uncompressed(_image_data(data, header), header) or chunks_of(b"IDAT")
-    return b"".join((SIGNATURE, *chunks_of(b"IHDR", b"PLTE"), *pixels, *chunks_of(b"IEND")))
+    image_data = _uncompressed(data, header) or chunks_of(b"IDAT")
+    return b"".join((SIGNATURE, *chunks_of(b"IHDR", b"PLTE"), *image_data, *chunks_of(b"IEND")))
 
 
-def _uncompressed(stream: bytes, header: PngHeader) -> list[bytes | memoryview]:
-    """The parts of an IDAT chunk whose pixels are not compressed; empty if the stream has any fault.
+def _uncompressed(data: bytes, header: PngHeader) -> list[bytes | memoryview]:
+    """The parts of an IDAT chunk whose pixels are not compressed; empty if they are damaged, or very many.
 
     ISA-L inflates up to three times as fast as the zlib of most systems, which Pillow uses. It compares the
     checksum of the pixels, but accepts a few codes that zlib does not.
     """
-    size = sum(count * size for count, size in _rows(header))
-    inflate = isal_zlib.decompressobj()
+    size = _row_bytes(header)
+    if size > _MOST_UNCOMPRESSED:
+        return []
+    stream, inflate = _image_data(data, header), isal_zlib.decompressobj()
     try:
         rows = memoryview(inflate.decompress(stream, size + 1))
     except isal_zlib.error:  # type: ignore[misc]  # its stub declares an instance

@@ -21,11 +21,11 @@ from recordmill.transforms.reporting.count import RecordLocation
 from recordmill.transforms.storage.file_system import file_system
 
 MOST, LEAST = 48, 24
-"""Pictures on a page; those after the least only while the records have few bytes."""
+"""Pictures on a page: at most, and at least where there are so many records; large records get fewer."""
 
 _LOOKED_AT = 144
 _MOST_SHARDS = 24
-# Bytes of the records that are looked at, and of those that are drawn: they take a quarter of a second.
+# Beyond the least number of records, the bytes of those that are looked at, and of those that are drawn.
 _BYTES_LOOKED_AT, _BYTES_DRAWN = 32 << 20, 12 << 20
 _SIDE = 288
 _QUALITIES = (80, 65, 45, 25, 10)
@@ -113,9 +113,9 @@ def samples(
     Raises:
         OSError: a shard cannot be read now.
     """
-    some = spread(places, _LOOKED_AT)
+    some = _affordable(spread(places, _LOOKED_AT))
     size = sum(place.length or 0 for place in some)
-    looked_at = _affordable(spread(some, max(LEAST, len(some) * _BYTES_LOOKED_AT // max(size, 1))))
+    looked_at = spread(some, max(LEAST, len(some) * _BYTES_LOOKED_AT // max(size, 1)))
     seen = [(place, _classes(record)) for place, record in _records(looked_at, names, renames)]
     chosen = choose(seen)
     records = dict(_records([place for _, place in chosen], names, renames))

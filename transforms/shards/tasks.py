@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import itertools
 import math
 import os
 import shutil
@@ -37,7 +36,7 @@ from recordmill.transforms.workers.task import SLOW_FACTOR, Progress, R, Task, W
 
 _COPY_BYTES = 1 << 20
 _WRITE_BYTES = 1 << 18
-# Parts for each worker in the last round. More cost more than they save, fewer leave a worker idle.
+# Parts for each worker in the last round. More parts cost more than they save; fewer leave a worker idle.
 _PARTS_PER_WORKER = 6
 _SMALLEST_PART = 8
 # References that one process holds at a time: some 10 MB.
@@ -285,27 +284,32 @@ def write_empty(path: str, has_lineage: bool = False) -> ShardFile:
 
 
 def join_parts(results: Iterable[ShardFile], path: str) -> ShardFile:
-    """Appends the parts to the first, under `path`: TFRecord files concatenate to a TFRecord file."""
+    """Appends the parts to the first, under `path`: TFRecord files concatenate to a TFRecord file.
+
+    Each part is appended, and its file removed, before the next one is awaited.
+    """
     hashed = hashlib.sha256()
     size = 0
-    results = iter(results)
-    parts = [next(results)]
-    os.replace(parts[0].path, f"{path}.tfrecord")
-    with open(f"{path}.tfrecord", "r+b") as file, open(f"{path}.idx", "w") as index:
-        for part in itertools.chain(parts[:], results):
+    parts: list[ShardFile] = []
+    with contextlib.ExitStack() as stack:
+        index = stack.enter_context(open(f"{path}.idx", "w"))
+        for part in results:
             with open(part.index_path) as lines:
                 for line in lines:
                     offset, length = line.split()
                     index.write(f"{int(offset) + size} {length}\n")
-            first = part is parts[0]
-            with contextlib.nullcontext(file) if first else open(part.path, "rb") as source:
+            if not parts:
+                os.replace(part.path, f"{path}.tfrecord")
+                file = stack.enter_context(open(f"{path}.tfrecord", "r+b"))
+            with open(part.path, "rb") if parts else contextlib.nullcontext(file) as source:
                 while block := source.read(_COPY_BYTES):
                     hashed.update(block)
                     size += len(block)
-                    if not first:
+                    if parts:
                         file.write(block)
-            if not first:
-                parts.append(part)
+            if parts:
+                os.remove(part.path)
+            parts.append(part)
     failures = _concatenated([part.failures_path for part in parts], f"{path}.failures")
     lineage = _concatenated([part.lineage_path for part in parts], f"{path}.rows")
     stats = merged([part.stats for part in parts])

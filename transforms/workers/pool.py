@@ -126,7 +126,7 @@ class ProcessExecutor(Generic[C]):
             runner.release(idle)
 
     def _joined(self, task: Task[C, R], pieces: list[Future[R]]) -> Future[R]:
-        """The result of a task, of which a thread joins each piece as soon as it is done."""
+        """The result of a task, whose pieces a thread joins, in order, while the last ones are running."""
         joined: Future[R] = Future()
 
         def join() -> None:
@@ -138,8 +138,9 @@ class ProcessExecutor(Generic[C]):
             else:
                 joined.set_result(result)
 
-        self._joining.append(threading.Thread(target=join, daemon=True))
-        self._joining[-1].start()
+        thread = threading.Thread(target=join, daemon=True)
+        thread.start()
+        self._joining.append(thread)
         return joined
 
     def _serve(self, runner: _Runner) -> None:
