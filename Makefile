@@ -107,7 +107,8 @@ lint: $(DEVELOPS)
 	$(RUN) -m mypy
 	$(RUN) -m bandit --severity-level medium --quiet --recursive setup.py $(PACKAGES)
 
-# Known vulnerabilities of all that the locks install. Asks the vulnerability service of PyPI; fails where that does not answer.
+# Known vulnerabilities of all that the locks install. Asks the vulnerability service of PyPI, and fails if that does
+# not answer.
 audit: $(DEVELOPS)
 	for lock in $(LOCKS); do $(RUN) -m pip_audit --strict --require-hashes --disable-pip --requirement $$lock || exit 1; done
 
