@@ -239,7 +239,7 @@ def stays_within_window(data: bytes, header: PngHeader) -> bool:
     idats = (start for kind, start, end in header.chunks if kind == b"IDAT" and end > start + 12)
     first = next(idats, None)
     window = 1 << 8 + (data[first + 8] >> 4 if first is not None else 7)
-    if window >= _WIDEST_WINDOW or window >= _row_bytes(header):
+    if window >= _WIDEST_WINDOW or window >= _bytes_of(_rows(header)):
         return True
     rows = _rows(header)
     stream = _image_data(data, header)
@@ -264,7 +264,8 @@ def check_image_data(data: bytes, header: PngHeader) -> None:
     Raises:
         BadInput: truncated or damaged.
     """
-    rows, expected = _rows(header), _row_bytes(header)
+    rows = _rows(header)
+    expected = _bytes_of(rows)
     inflate = zlib.decompressobj()
     try:
         raw = inflate.decompress(_image_data(data, header), expected)
@@ -303,9 +304,9 @@ def _rows(header: PngHeader) -> list[tuple[int, int]]:
     return rows
 
 
-def _row_bytes(header: PngHeader) -> int:
-    """Bytes of all rows, inflated."""
-    return sum(count * size for count, size in _rows(header))
+def _bytes_of(rows: list[tuple[int, int]]) -> int:
+    """Bytes of the rows of all passes, inflated."""
+    return sum(count * size for count, size in rows)
 
 
 def decode(data: bytes, header: PngHeader) -> Picture:
@@ -342,7 +343,7 @@ def _uncompressed(data: bytes, header: PngHeader) -> list[bytes | memoryview]:
     ISA-L inflates up to three times as fast as the zlib of most systems, which Pillow uses. It compares the
     checksum of the pixels, but accepts a few codes that zlib does not.
     """
-    size = _row_bytes(header)
+    size = _bytes_of(_rows(header))
     if size > _MOST_UNCOMPRESSED:
         return []
     stream, inflate = _image_data(data, header), isal_zlib.decompressobj()
